@@ -1,0 +1,108 @@
+/*
+ * The broker's configuration: one immutable snapshot, shared by all threads, counted references.
+ * Read from YAML through one table of keys (base/conf.h), or made by config_dev().
+ */
+#ifndef TACTUS_GATE_CONFIG_H
+#define TACTUS_GATE_CONFIG_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "gate/grant.h"
+#include "gate/secret.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum listener_kind { LISTENER_UNIX, LISTENER_TCP, LISTENER_TLS };
+enum half_close { HALF_CLOSE_DEFAULT, HALF_CLOSE_FINISH, HALF_CLOSE_CANCEL };
+
+struct listener_config {
+    enum listener_kind kind;
+    char *url;              /* as configured */
+    char *path;             /* unix */
+    char *host;             /* tcp, tls: a literal address or "localhost" */
+    uint16_t port;          /* 0: any free one */
+    unsigned mode;          /* unix: file mode, default 0660 */
+    char *cert_file;        /* tls: PEM chain */
+    char *key_file;         /* tls: PEM key */
+    char *client_ca;        /* tls: NULL, or PEM: a client certificate is then required */
+    bool half_close_finish; /* unix: true; tcp, tls: false, unless configured */
+    size_t grant;           /* index into config.grants */
+};
+
+struct provider_config {
+    char *name;
+    char *type; /* "openai", "builtin" */
+    char
+        *base_url; /* no slash at its end; default of the type when not configured; NULL: builtin */
+    struct secret key; /* kind SECRET_NONE: none is sent */
+    char *ca_file;
+    char *proxy;
+    bool stream_usage;
+};
+
+struct limits {
+    uint64_t
+        max_connections; /* 0 in the file: (descriptor limit - 200) / 2, already resolved here */
+    uint64_t max_message_bytes;
+    uint64_t max_reply_bytes;
+    uint64_t max_buffered_bytes;
+    uint64_t max_event_bytes;
+    unsigned max_json_depth;
+    unsigned max_inflight_per_connection;
+    unsigned max_inflight;
+    /* seconds in the file, milliseconds here */
+    uint32_t handshake_timeout;
+    uint32_t first_byte_timeout;
+    uint32_t request_timeout;
+    uint32_t idle_timeout;
+    uint32_t connect_timeout;
+    uint32_t provider_first_byte_timeout;
+    uint32_t stall_timeout;
+    uint32_t total_timeout;
+};
+
+struct redact;
+
+struct config {
+    unsigned workers;       /* resolved: >= 1 */
+    uint32_t drain_timeout; /* ms */
+    struct listener_config *listeners;
+    size_t nlisteners;
+    struct provider_config *providers;
+    size_t nproviders;
+    struct grant *grants;
+    size_t ngrants;
+    struct limits limits;
+    enum log_level log_level;
+    enum log_format log_format;
+    struct redact *redact; /* knows every loaded secret */
+};
+
+/*
+ * Reads and checks `path`. ERR_CONFIG with "file:line:column: key: what is wrong, what was
+ * expected". Secrets are loaded (config_load_secrets) in a second step so that --check-config works
+ * without them being there.
+ */
+enum err config_read(const char *path, struct config **out, struct error *e) MUST_CHECK;
+
+/* The same from memory; `name` stands for the file in messages. */
+enum err config_parse(const char *name, const char *text, size_t n, struct config **out,
+                      struct error *e) MUST_CHECK;
+
+/* The defaults, the built-in provider, a grant "dev" that allows all; no listeners. */
+enum err config_dev(struct config **out, struct error *e) MUST_CHECK;
+
+/* Adds a listener with the defaults of its kind and grant 0. ERR_CONFIG for a URL that is none. */
+enum err config_add_listener(struct config *c, const char *url, const char *cert_file,
+                             const char *key_file, struct error *e) MUST_CHECK;
+
+/* Loads every provider's key into secure memory and into c->redact. With `allow_missing` a provider
+ * whose key is not there is kept, keyless and logged as a warning; its requests fail with
+ * AuthenticationError. */
+enum err config_load_secrets(struct config *c, bool allow_missing, struct error *e) MUST_CHECK;
+
+void config_free(struct config *c);
+
+#endif
