@@ -8,7 +8,9 @@
 #   make help            the rest
 
 VARIANT ?= release
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 B       := build/$(VARIANT)
 
 PKGS := libuv openssl libcurl libcjson yaml-0.1
@@ -36,10 +38,10 @@ LIBS        = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
 BASE   := err buf bufq arena text clock json_span json redact log conf
-NET    := loop stream tls listener http_client client
+NET    := loop stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
 GATE   := secret grant config
 WIRE   := failure framing session request methods
-LLM    := neutral sse reply provider openai tool_index builtin router chat
+LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router chat
 TOOLS  := tool_call builtin_tools mcp
 EVENTS := emit control bus
 CTL    := output commands

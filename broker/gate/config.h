@@ -63,6 +63,7 @@ struct limits {
     uint32_t total_timeout;
 };
 
+struct conf_map;
 struct redact;
 
 struct config {
@@ -104,5 +105,8 @@ enum err config_add_listener(struct config *c, const char *url, const char *cert
 enum err config_load_secrets(struct config *c, bool allow_missing, struct error *e) MUST_CHECK;
 
 void config_free(struct config *c);
+
+/* The table of keys of the whole file, for documentation and its tests. */
+const struct conf_map *config_keys(void);
 
 #endif

@@ -43,11 +43,19 @@ struct provider_http {
 void provider_http_init(struct provider_http *h, size_t max_body);
 void provider_http_fini(struct provider_http *h); /* wipes header values */
 
+/* Adds a header and returns the buffer for its value. `name` is a literal. At most
+ * PROVIDER_HEADERS_MAX. */
+struct buf *provider_http_header(struct provider_http *h, const char *name);
+
 enum reader_status {
     READER_MORE,     /* go on */
     READER_COMPLETE, /* the end marker was seen: the reply is whole; nothing more may be fed */
     READER_FAILED    /* `failure` is filled; nothing more may be fed */
 };
+
+/* What a reader or a script returns when a step ended with `err` (not ERR_OK): READER_FAILED, and
+ * `failure` says why in words that hold nothing of the provider's. */
+enum reader_status provider_stop(struct failure *failure, enum err err);
 
 struct provider_reader;
 

@@ -2,9 +2,9 @@
  * HTTP requests to providers: start, pause, resume, cancel; head, bytes, end. Hides libcurl (multi,
  * socket action) completely. One client per loop; everything is for that loop's thread.
  *
- * Redirects are never followed, proxy variables of the environment are not obeyed, no cookies, no
- * decompression, http and https only. Request memory that held headers is wiped when freed
- * (http_client_global_init gives libcurl an allocator that wipes).
+ * The process must ignore SIGPIPE. Redirects are never followed, proxy variables of the environment
+ * are not obeyed, no cookies, no decompression, http and https only. Request memory that held
+ * headers is wiped when freed (http_client_global_init gives libcurl an allocator that wipes).
  *
  * A call's life: QUEUED (next turn) -> CONNECTING -> WAITING (sent, no byte yet) -> STREAMING ->
  * ended. Callbacks never run inside http_client_start, _resume or _cancel. Order: at most one
@@ -57,7 +57,8 @@ struct http_head {
 };
 
 enum http_outcome {
-    HTTP_OK,             /* the body came to its proper end */
+    HTTP_OK, /* the body came to its proper end. A body without a length ends with the connection;
+              * libcurl does not tell a TLS connection that was cut from one that was closed. */
     HTTP_TRUNCATED,      /* the connection closed before the body's announced end */
     HTTP_BAD_RESPONSE,   /* not HTTP, a bad chunk, a header block too large */
     HTTP_CONNECT_FAILED, /* refused, DNS, unreachable, proxy */
@@ -93,7 +94,9 @@ enum err http_client_new(struct http_client **out, struct loop *loop, struct err
  * through loop_free. */
 void http_client_free(struct http_client *client);
 
-/* ERR_CONFIG (a header or URL that cannot be sent), ERR_NOMEM. `handler` is copied. */
+/* ERR_CONFIG (a header, method or URL that cannot be sent; credentials in the URL; a header that is
+ * ours: Content-Length, Transfer-Encoding, Expect), ERR_NOMEM, ERR_CLOSED (while http_client_free
+ * runs). `handler` and all of the request but the body are copied. */
 enum err http_client_start(struct http_client *client, const struct http_request *request,
                            const struct http_handler *handler, void *ctx, struct http_call **out,
                            struct error *e) MUST_CHECK;
@@ -105,10 +108,10 @@ void http_call_resume(struct http_call *call);
 void http_call_cancel(struct http_call *call);
 
 /*
- * The answer is complete as far as the caller is concerned (an end marker was seen) but the HTTP
- * body may not be: gives the transfer up to `grace_ms` to end by itself, so that its connection can
- * be used again, then cancels it. No callback comes any more; the body passed at start is not
- * touched any more either.
+ * NULL is harmless. The answer is complete as far as the caller is concerned (an end marker was
+ * seen) but the HTTP body may not be: gives the transfer up to `grace_ms` to end by itself, so that
+ * its connection can be used again, then cancels it; at once when head or request body are not
+ * through yet. No callback comes any more; the body passed at start is not touched any more either.
  */
 void http_call_release(struct http_call *call, uint32_t grace_ms);
 

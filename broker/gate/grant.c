@@ -1,0 +1,40 @@
+/*
+ * Allowlists of a grant, matched by text_glob. Fails closed: a name that is missing or too long
+ * for the buffer is not allowed. Pure; any thread. Called for each request by llm and tools.
+ */
+#include "gate/grant.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+
+#define MODEL_NAME_MAX 1024 /* "provider/model" with its NUL */
+
+static bool any_matches(char *const *patterns, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text_glob(patterns[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool grant_allows_model(const struct grant *g, const char *provider, const char *model)
+{
+    char name[MODEL_NAME_MAX];
+
+    if (provider == NULL || model == NULL) {
+        return false;
+    }
+    int n = snprintf(name, sizeof(name), "%s/%s", provider, model);
+    if (n < 0 || (size_t)n >= sizeof(name)) {
+        return false;
+    }
+    return any_matches(g->models, g->nmodels, name);
+}
+
+bool grant_allows_tool(const struct grant *g, const char *tool)
+{
+    return tool != NULL && any_matches(g->tools, g->ntools, tool);
+}

@@ -1,0 +1,96 @@
+/* TLS server contexts: files in, SSL_CTX out, with errors that name the file. */
+#include "net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+void tls_error_text(char *out, size_t size)
+{
+    unsigned long code = ERR_get_error();
+    const char *reason = code == 0 ? NULL : ERR_reason_error_string(code);
+
+    if (reason != NULL) {
+        snprintf(out, size, "%s", reason);
+    } else if (code != 0) {
+        ERR_error_string_n(code, out, size);
+    } else {
+        snprintf(out, size, "no reason given");
+    }
+    ERR_clear_error();
+}
+
+static enum err fail(const char *what, const char *file, struct error *e)
+{
+    char text[200];
+
+    tls_error_text(text, sizeof(text));
+    return err_set(e, ERR_CONFIG, "%s %s: %s", what, file, text);
+}
+
+static enum err load_files(SSL_CTX *ctx, const char *cert_file, const char *key_file,
+                           const char *client_ca, struct error *e)
+{
+    ERR_clear_error();
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1) {
+        return fail("certificate", cert_file, e);
+    }
+    if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1) {
+        return fail("private key", key_file, e);
+    }
+    if (SSL_CTX_check_private_key(ctx) != 1) {
+        ERR_clear_error();
+        return err_set(e, ERR_CONFIG, "private key %s does not belong to certificate %s", key_file,
+                       cert_file);
+    }
+    if (client_ca == NULL) {
+        return ERR_OK;
+    }
+    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(client_ca);
+    if (names == NULL || SSL_CTX_load_verify_locations(ctx, client_ca, NULL) != 1) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return fail("client CA", client_ca, e);
+    }
+    SSL_CTX_set_client_CA_list(ctx, names);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return ERR_OK;
+}
+
+static bool set_options(SSL_CTX *ctx)
+{
+    static const unsigned char session_context[] = "tactus";
+
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets need none */
+    return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 &&
+           SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384") == 1 &&
+           SSL_CTX_set_num_tickets(ctx, 1) == 1 &&
+           SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1) == 1;
+}
+
+enum err tls_server_new(const char *cert_file, const char *key_file, const char *client_ca,
+                        SSL_CTX **out, struct error *e)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    enum err rc = ERR_OK;
+
+    if (ctx == NULL || !set_options(ctx)) {
+        rc = fail("cannot set up TLS for", cert_file, e);
+    } else {
+        rc = load_files(ctx, cert_file, key_file, client_ca, e);
+    }
+    if (rc != ERR_OK) {
+        SSL_CTX_free(ctx);
+        return rc;
+    }
+    *out = ctx;
+    return ERR_OK;
+}
+
+void tls_server_free(SSL_CTX *ctx)
+{
+    SSL_CTX_free(ctx);
+}

@@ -1,0 +1,36 @@
+/*
+ * TLS server contexts from PEM files, and certificates for --dev. One context a listener, shared by
+ * all loops, so that a session ticket issued by one is accepted by the others.
+ *
+ * TLS 1.2 and 1.3, X25519 first, one session ticket, no renegotiation, no compression, no ALPN
+ * needed.
+ */
+#ifndef TACTUS_NET_TLS_H
+#define TACTUS_NET_TLS_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+typedef struct ssl_ctx_st SSL_CTX;
+
+/*
+ * `client_ca` NULL: clients need no certificate; else one that this CA signed is required.
+ * ERR_CONFIG with a message that names the file and what is wrong: cannot be read, no PEM, key and
+ * certificate do not match. Any thread.
+ */
+enum err tls_server_new(const char *cert_file, const char *key_file, const char *client_ca,
+                        SSL_CTX **out, struct error *e) MUST_CHECK;
+void tls_server_free(SSL_CTX *ctx);
+
+/* Appends the text of OpenSSL's oldest queued error of this thread, and empties the queue. */
+void tls_error_text(char *out, size_t size);
+
+/*
+ * Makes a fresh CA and a server certificate (localhost, 127.0.0.1, ::1, host.docker.internal; 30
+ * days) in the existing directory `dir`: ca.pem, server.pem, server.key (mode 0600). The CA's key
+ * is never written.
+ */
+enum err tls_make_dev_certificates(const char *dir, struct error *e) MUST_CHECK;
+
+#endif

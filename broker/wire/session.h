@@ -1,0 +1,66 @@
+/*
+ * One connection: framing, ids, the requests in flight, deadlines, and its end.
+ *
+ * States: OPENING (TLS) -> FIRST (no byte yet) -> OPEN -> HALF_CLOSED (the client sends no more,
+ * its requests run to their end) -> FINISHING (our last words go out) -> gone.
+ */
+#ifndef TACTUS_WIRE_SESSION_H
+#define TACTUS_WIRE_SESSION_H
+
+#include "base/err.h"
+#include "base/list.h"
+#include "gate/config.h"
+#include "net/loop.h"
+#include "net/tls.h"
+#include "wire/methods.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Counted over all loops. */
+struct wire_totals {
+    atomic_size_t buffered;    /* bytes of messages and output held */
+    atomic_size_t connections; /* open now */
+    atomic_size_t overloaded;  /* of them: over the limit, waiting to be told so */
+    atomic_size_t inflight;    /* requests */
+    atomic_uint_fast64_t next_connection;
+    atomic_uint_fast64_t timed_out; /* connections closed by a deadline */
+};
+
+/* What all sessions of one loop share. Borrowed members outlive it. */
+struct wire {
+    struct loop *loop;
+    const struct config *config;
+    struct methods methods;
+    struct wire_totals *totals;
+    struct list sessions;
+    void (*on_session_gone)(void *ctx); /* draining: somebody waits for the last one; may be NULL */
+    void *on_session_gone_ctx;
+    bool draining;
+};
+
+/* What a listener gives each of its connections. Outlives them. */
+struct wire_door {
+    const struct listener_config *listener;
+    const struct grant *grant;
+    SSL_CTX *tls; /* NULL: plain */
+};
+
+void wire_init(struct wire *w, struct loop *loop, const struct config *config,
+               struct wire_totals *totals);
+
+/* Takes over `fd` (also when it cannot be served: then it is closed). */
+void session_start(struct wire *w, const struct wire_door *door, int fd);
+
+/* No more requests: idle sessions end now, others when their requests have ended; a new request
+ * gets ShuttingDown. */
+void wire_drain(struct wire *w);
+
+/* Ends every request with ShuttingDown and finishes every session. */
+void wire_shut_down(struct wire *w);
+
+/* Closes what is still open, at once. */
+void wire_close_all(struct wire *w);
+
+#endif

@@ -1,0 +1,61 @@
+/* Shared by session.c and request.c: one connection and its requests. Nobody else includes it. */
+#ifndef TACTUS_WIRE_SESSION_PRIVATE_H
+#define TACTUS_WIRE_SESSION_PRIVATE_H
+
+#include "base/arena.h"
+#include "net/stream.h"
+#include "wire/framing.h"
+#include "wire/request.h"
+#include "wire/session.h"
+
+enum session_state {
+    SESSION_OPENING,
+    SESSION_FIRST,
+    SESSION_OPEN,
+    SESSION_HALF_CLOSED,
+    SESSION_FINISHING
+};
+
+struct session {
+    struct list node; /* wire.sessions */
+    struct wire *wire;
+    const struct wire_door *door;
+    struct stream *stream;
+    struct framing framing;
+    struct list requests;
+    unsigned ninflight;
+    enum session_state state;
+    struct loop_deadline deadline;
+    struct loop_task settle; /* after a request ended: finish, or wait for the next */
+    uint64_t id;             /* of the connection, for logs */
+    uint64_t message_since;  /* when the incomplete message began; 0 = none */
+    bool over_limit;         /* only here to be told Overloaded */
+};
+
+struct request {
+    struct list node; /* session.requests */
+    struct session *session;
+    struct arena arena;
+    struct span id;                    /* decoded */
+    struct span id_json;               /* as it is echoed, quotes included */
+    const struct json_members *params; /* during start only */
+    const struct request_handler *handler;
+    void *ctx;
+    struct bufq_chunk *last_word;
+};
+
+/* session.c */
+void session_settle(struct session *s);
+/* Queues {"id":…,"event":…,"<member>":pieces}; `id_json` with its quotes. */
+enum err session_event(struct session *s, struct span id_json, const char *event,
+                       const char *member, const struct span *pieces, size_t n) MUST_CHECK;
+
+/* request.c */
+/* Makes and starts one; on failure it has been answered. */
+void request_start(struct session *s, const struct method *method, struct span id,
+                   const struct json_members *params);
+struct request *request_find(struct session *s, struct span id);
+/* on_cancel, then (when `failure` is not NULL) that last word, then free. */
+void request_abort(struct request *r, const struct failure *failure);
+
+#endif

@@ -1,0 +1,91 @@
+"""`tactus-broker --dev`: a broker without any configuration; and the conformance cases against it."""
+import pathlib
+import re
+import sys
+
+import harness as h
+from harness import Broker, Skip, bound, check, equal
+
+
+def dev_broker(*args, lines: int = 4) -> Broker:
+    home = str(h.TEMPORARY)
+    return Broker(None, args=("--dev", *args), endpoints=lines, env={"HOME": home, "TMPDIR": home, "XDG_RUNTIME_DIR": home})
+
+
+def ca_of(broker) -> pathlib.Path:
+    broker.ca = pathlib.Path(broker.endpoints[-1])
+    return broker.ca
+
+
+@bound(20)
+def test_dev_prints_endpoints_and_ca_file():
+    with dev_broker() as broker:
+        *endpoints, ca = broker.endpoints
+        equal(sorted("unix" if e.startswith("/") else e.split(":")[0] for e in endpoints), ["tcp", "tls", "unix"])
+        check(pathlib.Path(ca).read_text().startswith("-----BEGIN CERTIFICATE-----"), f"no CA file: {ca}")
+        ca_of(broker)
+        for transport in h.TRANSPORTS:
+            for framing in h.FRAMINGS:
+                with broker.client(transport, framing) as c:
+                    c.ping()
+                    equal(h.done(c.answer("builtin/echo", content="hello dev"))["text"], "hello dev")
+        for transport in ("tcp", "tls"):
+            check(broker.endpoint(transport).startswith(f"{transport}://127.0.0.1:"), "not on loopback")
+
+
+@bound(30)
+def test_two_at_once_and_one_after_another():
+    with dev_broker() as one, dev_broker() as two:
+        equal(set(one.endpoints[:3]) & set(two.endpoints[:3]), set(), "endpoints in common")
+        for broker in (one, two):
+            ca_of(broker)
+            with broker.client("tls") as c:
+                c.ping()
+    with dev_broker() as again:
+        ca_of(again)
+        with again.client("tls") as c:
+            c.ping()
+
+
+@bound(20)
+def test_dev_needs_no_key_of_the_environment():
+    """And its CA's key is for nobody to read."""
+    with dev_broker() as broker:
+        for file in pathlib.Path(ca_of(broker)).parent.iterdir():
+            if file.suffix == ".key" or "PRIVATE KEY" in read(file):
+                equal(file.stat().st_mode & 0o077, 0, f"mode of {file.name}")
+        broker.stop()
+
+
+def read(file: pathlib.Path) -> str:
+    return file.read_text(errors="replace") if file.is_file() else ""
+
+
+def conformance_cases() -> pathlib.Path:
+    for place in (h.ROOT / "tests" / "conformance", h.ROOT.parent / "shared" / "conformance"):
+        if (place / "run.py").exists():
+            return place / "run.py"
+    raise Skip("the conformance cases (tests/conformance/run.py)")
+
+
+def conformance(transport: str) -> None:
+    program = conformance_cases()
+    with dev_broker() as broker:
+        result = h.run([sys.executable, program, broker.endpoint(transport), "--ca", ca_of(broker)], 110)
+        closing = re.search(r"^(\d+) passed, (\d+) failed$", result.stdout, re.M)
+        check(closing and closing[2] == "0" and int(closing[1]) > 100, result.stdout[-3000:] + result.stderr[-500:])
+
+
+@bound(120)
+def test_conformance_unix():
+    conformance("unix")
+
+
+@bound(120)
+def test_conformance_tcp():
+    conformance("tcp")
+
+
+@bound(120)
+def test_conformance_tls():
+    conformance("tls")
