@@ -37,7 +37,7 @@ ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 LIBS        = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
-BASE   := err buf bufq arena text clock json_span json redact log conf
+BASE   := err buf bufq arena text clock json_span json_walk json redact log conf
 NET    := loop stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
 GATE   := secret grant config
 WIRE   := failure framing session request methods
@@ -95,3 +95,134 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(LIB)
 
 -include $(wildcard $(B)/broker/*.d $(B)/broker/*/*.d $(B)/tests/*/*.d)
 .SECONDARY:
+
+# ---- checks, tools, packaging ----
+TEST_BIN  := $(UNIT_BIN) $(LOOP_BIN) $(FUZZ_BIN)
+C_FILES   := $(sort $(shell find broker runner include tests -name '*.[ch]' 2>/dev/null))
+TIDY_SRC  := $(sort $(LIB_SRC) $(wildcard broker/*.c runner/*.c))
+SH_FILES  := $(sort $(wildcard certs/*.sh deploy/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run)
+VERSION    = $(shell sed -n 's/.*TACTUS_VERSION "\(.*\)"/\1/p' include/tactus/version.h)
+PREFIX    ?= /usr/local
+FUZZ_SECONDS ?= 60
+CFLAGS_clang := -O2
+MAKE_QUIET   := $(MAKE) --no-print-directory
+
+.PHONY: check-ubsan format-check lint-banned lint-layers lint-length lint-tidy lint-cppcheck lint-shell
+
+help:
+	@echo 'make                  the programs, in build/release'
+	@echo 'make demo             a broker over TLS, a chat streamed through it, its events, a clean stop'
+	@echo 'make check            every test on the debug build: unit, loop, fuzz replay, end to end'
+	@echo 'make check-unit       one kind: check-unit, check-loop, fuzz-replay, check-e2e'
+	@echo 'make check-asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer (clang)'
+	@echo 'make check-tsan       every test under ThreadSanitizer (clang)'
+	@echo 'make check-valgrind   unit tests under valgrind'
+	@echo 'make check-clang      everything built by clang, warnings being errors'
+	@echo 'make lint             format, banned functions, layers, lengths, clang-tidy, cppcheck, shellcheck'
+	@echo 'make format           clang-format on every C file'
+	@echo 'make fuzz             each fuzz target for FUZZ_SECONDS (60) with libFuzzer (clang)'
+	@echo 'make cov              line coverage of unit and loop tests, by file'
+	@echo 'make install          DESTDIR, PREFIX (/usr/local)'
+	@echo 'make dist             build/tactus-broker-$(VERSION).tar.gz from the last commit'
+	@echo 'make clean            removes build/'
+	@echo
+	@echo 'Variables: VARIANT=release|debug|asan|tsan|cov (build/VARIANT), CC=gcc|clang'
+
+# Tests run on the debug build unless VARIANT is given.
+CHECKS := tests check check-unit check-loop check-e2e check-valgrind fuzz-replay
+ifeq ($(origin VARIANT),file)
+$(CHECKS):
+	@$(MAKE_QUIET) VARIANT=debug $@
+else
+tests: $(TEST_BIN)
+check: programs tests
+	@sh tests/check.sh $(B) unit loop fuzz e2e
+check-unit: $(UNIT_BIN)
+	@sh tests/check.sh $(B) unit
+check-loop: $(LOOP_BIN)
+	@sh tests/check.sh $(B) loop
+check-e2e: programs
+	@sh tests/check.sh $(B) e2e
+check-valgrind: $(UNIT_BIN)
+	@TACTUS_WRAP='valgrind -q --error-exitcode=99 --leak-check=full' sh tests/check.sh $(B) unit
+fuzz-replay: $(FUZZ_BIN)
+	@sh tests/check.sh $(B) fuzz
+endif
+
+check-asan:
+	@$(MAKE_QUIET) VARIANT=asan CC=clang check
+check-ubsan: check-asan
+check-tsan:
+	@$(MAKE_QUIET) VARIANT=tsan CC=clang check
+check-clang:
+	@$(MAKE_QUIET) VARIANT=clang CC=clang programs tests
+
+demo: programs
+	@TACTUS_BUILD=$(B) sh deploy/demo.sh
+
+# libFuzzer's main() takes the place of replay_main.c. What it finds goes to tests/fuzz/regression.
+LIBFUZZER_BIN := $(FUZZERS:tests/fuzz/%.c=build/fuzz/libfuzzer/%)
+ifeq ($(VARIANT),fuzz)
+$(B)/libfuzzer/%: $(B)/tests/fuzz/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+fuzz: $(LIBFUZZER_BIN)
+	@for t in $(FUZZERS:tests/fuzz/fuzz_%.c=%); do \
+	    mkdir -p build/fuzz/corpus/$$t tests/fuzz/regression/$$t && echo "fuzz_$$t, $(FUZZ_SECONDS) s" && \
+	    build/fuzz/libfuzzer/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -timeout=10 \
+	        -artifact_prefix=tests/fuzz/regression/$$t/ build/fuzz/corpus/$$t \
+	        tests/fuzz/corpus/$$t tests/fuzz/regression/$$t || exit 1; \
+	    rmdir tests/fuzz/regression/$$t 2>/dev/null || true; \
+	done
+else
+fuzz:
+	@$(MAKE_QUIET) VARIANT=fuzz CC=clang fuzz
+endif
+
+cov:
+	@find build/cov -name '*.gcda' -delete 2>/dev/null || true
+	@$(MAKE_QUIET) VARIANT=cov CC=gcc check-unit check-loop
+	@sh tests/coverage.sh build/cov
+
+lint: format-check lint-banned lint-layers lint-length lint-shell lint-cppcheck lint-tidy
+	@echo 'lint: clean'
+
+# The check first proves that it can fail.
+lint-banned lint-layers lint-length:
+	@sh tests/lint/$(@:lint-%=%).sh --self-test
+	@sh tests/lint/$(@:lint-%=%).sh
+
+lint-tidy:
+	@mkdir -p build
+	@printf '%s\n' $(TIDY_SRC) | xargs -P2 -n1 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 \
+	    $(CPPFLAGS) $(shell pkg-config --cflags $(PKGS)) 2>build/tidy.$$$$ || \
+	    { cat build/tidy.$$$$; rm build/tidy.$$$$; exit 1; }; rm build/tidy.$$$$' tidy
+	@echo 'clang-tidy: clean'
+
+lint-cppcheck:
+	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 -j2 $(CPPFLAGS) \
+	    --enable=warning,performance,portability --suppress=missingInclude $(TIDY_SRC)
+	@echo 'cppcheck: clean'
+
+lint-shell:
+	@shellcheck -x $(wildcard $(SH_FILES))
+	@echo 'shellcheck: clean'
+
+format:
+	clang-format -i $(C_FILES)
+format-check:
+	@clang-format --dry-run -Werror $(C_FILES)
+	@echo 'clang-format: clean'
+
+install: programs
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tactus-broker
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 certs/make-certs.sh $(DESTDIR)$(PREFIX)/share/tactus-broker
+	install -m 644 deploy/broker.example.yml README.md LICENSE $(DESTDIR)$(PREFIX)/share/tactus-broker
+
+dist:
+	@mkdir -p build
+	git archive --format=tar.gz --prefix=tactus-broker-$(VERSION)/ -o build/tactus-broker-$(VERSION).tar.gz HEAD
+
+clean:
+	rm -rf build

@@ -66,13 +66,13 @@ install_debian() {
 check_other() {
     lacking=''
     for program in gcc make pkg-config openssl "$@"; do
-        have "$program" || lacking="$lacking $program"
+        have "$program" || lacking="$lacking, $program"
     done
     for library in libuv openssl libcurl libcjson yaml-0.1; do
-        pkg-config --exists "$library" 2>/dev/null || lacking="$lacking $library"
+        pkg-config --exists "$library" 2>/dev/null || lacking="$lacking, $library (library)"
     done
     [ -n "$lacking" ] || return 0
-    echo "$me: this is no Debian, so nothing was installed. Not found:$lacking" >&2
+    echo "$me: this is no Debian, so nothing was installed. Not found: ${lacking#, }" >&2
     echo "$me: needed are a C11 compiler, make, pkg-config, the openssl program, and the development" \
         "files of libuv, OpenSSL 3, libcurl (built with OpenSSL), cJSON and libyaml;" \
         "for the tests also cmocka, Python 3, netcat, Node.js and npm" >&2

@@ -80,8 +80,7 @@ run_fuzz() {
         echo "FAIL $1: no corpus in tests/fuzz/corpus/$target"
         add "$1" 0 1 0
     elif run "$@"; then
-        shift 2
-        add "fuzz/fuzz_$target" "$(find "$@" -type f | wc -l)" 0 0
+        add "$1" "$(sed -n 's/^.*: \([0-9]*\) inputs$/\1/p' "$work/out" | tail -n 1)" 0 0
     else
         show
         add "$1" 0 1 0

@@ -325,6 +325,18 @@ static enum match match_at(const struct redact *r, struct span t, size_t at, boo
     return MATCH_NONE;
 }
 
+/* Where a key that ends at `to` ends when the secrets that begin in it are counted in. */
+static size_t extend(const struct redact *r, struct span t, size_t from, size_t to)
+{
+    for (size_t at = from; r != NULL && at < to; at++) {
+        size_t n = 0;
+        if (match_at(r, t, at, false, &n) == MATCH_FULL && at + n > to) {
+            to = at + n;
+        }
+    }
+    return to;
+}
+
 /* Appends `t`, scrubbed, and returns how many of its bytes are settled. */
 static size_t scrub(const struct redact *r, struct span t, bool key_forms, bool more,
                     struct buf *out)
@@ -345,7 +357,9 @@ static size_t scrub(const struct redact *r, struct span t, bool key_forms, bool 
         }
         if (m == MATCH_FULL) {
             to = at + n;
-        } else if (!key_forms || !key_at(t, at, &from, &to)) {
+        } else if (key_forms && key_at(t, at, &from, &to)) {
+            to = extend(r, t, from, to);
+        } else {
             at++;
             continue;
         }

@@ -20,8 +20,8 @@ static bool media_type_is(const char *value, const char *type)
 
 static void choose_mode(struct provider_reader *r, const struct reader_head *head)
 {
-    bool coded = head->content_encoding[0] != '\0' &&
-                 strcasecmp(head->content_encoding, "identity") != 0;
+    bool coded =
+        head->content_encoding[0] != '\0' && strcasecmp(head->content_encoding, "identity") != 0;
 
     r->mode = OPENAI_SNIFF;
     if (head->status < 200 || head->status > 299) {
@@ -45,8 +45,7 @@ static struct provider_reader *openai_reader_new(const struct provider *p,
     }
     *r = (struct provider_reader){.provider = p, .status = head->status};
     r->text_plain = media_type_is(head->content_type, "text/plain");
-    r->stream_asked =
-        head->stream_asked || media_type_is(head->content_type, "text/event-stream");
+    r->stream_asked = head->stream_asked || media_type_is(head->content_type, "text/event-stream");
     choose_mode(r, head);
     sse_init(&r->sse, p->max_reply_bytes);
     buf_init(&r->body, r->mode == OPENAI_ERROR ? OPENAI_ERROR_BODY_MAX : p->max_reply_bytes);
@@ -170,8 +169,10 @@ static enum reader_status openai_reader_feed(struct provider_reader *r, const ch
 
 static enum reader_status end_stream(struct openai_feed *f)
 {
-    enum err err = sse_end(&f->r->sse, on_event, f);
+    enum err err = ERR_OK;
 
+    f->at_end = true;
+    err = sse_end(&f->r->sse, on_event, f);
     if (err != ERR_OK && err != ERR_CLOSED) {
         return provider_stop(f->failure, err);
     }
@@ -195,7 +196,7 @@ static enum reader_status openai_reader_end(struct provider_reader *r, const str
     case OPENAI_STREAM:
         return end_stream(&f);
     case OPENAI_PLAIN:
-        return openai_body(&f, buf_span(&r->body));
+        return openai_body(&f, trim(buf_span(&r->body)));
     case OPENAI_ERROR:
         openai_error_body(r->provider, r->status, r->text_plain, buf_span(&r->body), failure);
         return READER_FAILED;

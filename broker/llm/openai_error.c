@@ -40,10 +40,10 @@ static int status_of_word(struct json_value value)
         const char *start;
         int status;
     } map[] = {
-        {"ratelimit", 429},   {"insufficientquota", 429}, {"toomanyrequests", 429},
-        {"invalidapikey", 401}, {"authentication", 401},  {"servererror", 500},
-        {"internal", 500},    {"overloaded", 500},        {"invalidrequest", 400},
-        {"badrequest", 400},  {"notfound", 404},          {"permission", 403},
+        {"ratelimit", 429},     {"insufficientquota", 429}, {"toomanyrequests", 429},
+        {"invalidapikey", 401}, {"authentication", 401},    {"servererror", 500},
+        {"internal", 500},      {"overloaded", 500},        {"invalidrequest", 400},
+        {"badrequest", 400},    {"notfound", 404},          {"permission", 403},
         {"timeout", 408},
     };
     char word[WORD_MAX];

@@ -24,13 +24,13 @@ struct openai_call {
     struct buf early; /* arguments that came before the name */
     uint64_t index;
     bool has_index;
-    uint32_t number;    /* OPENAI_UNNAMED until it has a name */
-    uint32_t delta;     /* the last delta that had a piece of it */
-    uint16_t carry;     /* half a surrogate pair of the arguments */
-    uint32_t depth;     /* brackets open in the arguments so far */
-    bool in_string;     /* the arguments so far end inside a string */
-    bool after_escape;  /* … and after a backslash */
-    bool closed;        /* the arguments so far are a whole object */
+    uint32_t number;   /* OPENAI_UNNAMED until it has a name */
+    uint32_t delta;    /* the last delta that had a piece of it */
+    uint16_t carry;    /* half a surrogate pair of the arguments */
+    uint32_t depth;    /* brackets open in the arguments so far */
+    bool in_string;    /* the arguments so far end inside a string */
+    bool after_escape; /* … and after a backslash */
+    bool closed;       /* the arguments so far are a whole object */
 };
 
 struct openai_tools {
@@ -40,9 +40,9 @@ struct openai_tools {
     size_t current;  /* which one had the last piece */
     uint32_t deltas; /* counts deltas with tool calls */
     uint32_t named;
-    size_t early;    /* bytes held in all `early` */
-    size_t max;      /* of them */
-    struct buf id;   /* scratch, for one piece */
+    size_t early;  /* bytes held in all `early` */
+    size_t max;    /* of them */
+    struct buf id; /* scratch, for one piece */
     struct buf name;
     struct buf arguments;
 };
@@ -88,9 +88,11 @@ struct openai_feed {
     const struct chat_sink *sink;
     struct failure *failure;
     enum reader_status status;
+    bool at_end; /* the body has ended: what comes may be half a chunk */
 };
 
-/* One chunk of a stream. */
+/* One chunk of a stream. Half a chunk at the end of the body is passed over: whether the reply is
+ * whole is decided by what came before. */
 enum reader_status openai_chunk(struct openai_feed *f, struct span text);
 /* A whole plain body. READER_COMPLETE or READER_FAILED. */
 enum reader_status openai_body(struct openai_feed *f, struct span text);

@@ -125,12 +125,9 @@ static enum chat_finish finish_of(struct json_value reason)
         const char *name;
         enum chat_finish finish;
     } map[] = {
-        {"length", CHAT_FINISH_LENGTH},
-        {"max_tokens", CHAT_FINISH_LENGTH},
-        {"tool_calls", CHAT_FINISH_TOOL_CALLS},
-        {"function_call", CHAT_FINISH_TOOL_CALLS},
-        {"tool_use", CHAT_FINISH_TOOL_CALLS},
-        {"content_filter", CHAT_FINISH_CONTENT_FILTER},
+        {"length", CHAT_FINISH_LENGTH},         {"max_tokens", CHAT_FINISH_LENGTH},
+        {"tool_calls", CHAT_FINISH_TOOL_CALLS}, {"function_call", CHAT_FINISH_TOOL_CALLS},
+        {"tool_use", CHAT_FINISH_TOOL_CALLS},   {"content_filter", CHAT_FINISH_CONTENT_FILTER},
         {"safety", CHAT_FINISH_CONTENT_FILTER},
     };
 
@@ -272,6 +269,9 @@ enum reader_status openai_chunk(struct openai_feed *f, struct span text)
     struct json_fault fault;
     enum err err = json_check_object(text, &rules, &m, &fault);
 
+    if (err != ERR_OK && f->at_end) {
+        return READER_MORE;
+    }
     if (err != ERR_OK) {
         return err == ERR_PROTO ? invalid_json(f, "A chunk of the provider's stream", &fault)
                                 : provider_stop(f->failure, err);

@@ -195,7 +195,8 @@ static enum err tell(struct openai_tools *t, struct openai_call *c, bool new_id,
         if (id.n == 0 && arguments.n == 0) {
             return ERR_OK;
         }
-        return emit(sink, (struct chat_tool_piece){.call = c->number, .id = id, .arguments = arguments});
+        return emit(sink,
+                    (struct chat_tool_piece){.call = c->number, .id = id, .arguments = arguments});
     }
     if (c->early.len > 0) {
         err = hold_early(t, c, arguments);

@@ -5,6 +5,8 @@
  */
 #include "llm/sse.h"
 
+#include <stdint.h>
+
 /* A line is longer than the data in it by its field name and a byte-order mark. */
 #define LINE_SLACK 16u
 

@@ -31,7 +31,8 @@ void failure_init(struct failure *f, const char *type, const char *fmt, ...)
     if ((size_t)n == FAILURE_MESSAGE_MAX) {
         /* Cut: do not leave half a character at the end. */
         size_t start = n;
-        while (start > 0 && n - start < 3 && ((unsigned char)f->message[start - 1] & 0xC0) == 0x80) {
+        while (start > 0 && n - start < 3 &&
+               ((unsigned char)f->message[start - 1] & 0xC0) == 0x80) {
             start--;
         }
         if (start > 0 && text_utf8_char(f->message + start - 1, n - (start - 1)) == 0) {
@@ -93,10 +94,10 @@ void failure_from_status(struct failure *f, int status)
         const char *type;
         enum failure_flag retryable;
     } map[] = {
-        {400, TACTUS_E_API_BAD_REQUEST, FAILURE_NO},    {401, TACTUS_E_API_AUTHENTICATION, FAILURE_NO},
-        {403, TACTUS_E_API_PERMISSION, FAILURE_NO},     {404, TACTUS_E_API_NOT_FOUND, FAILURE_NO},
-        {408, TACTUS_E_API_TIMEOUT, FAILURE_YES},       {409, TACTUS_E_API_CONFLICT, FAILURE_YES},
-        {413, TACTUS_E_API_BAD_REQUEST, FAILURE_NO},    {422, TACTUS_E_API_UNPROCESSABLE, FAILURE_NO},
+        {400, TACTUS_E_API_BAD_REQUEST, FAILURE_NO}, {401, TACTUS_E_API_AUTHENTICATION, FAILURE_NO},
+        {403, TACTUS_E_API_PERMISSION, FAILURE_NO},  {404, TACTUS_E_API_NOT_FOUND, FAILURE_NO},
+        {408, TACTUS_E_API_TIMEOUT, FAILURE_YES},    {409, TACTUS_E_API_CONFLICT, FAILURE_YES},
+        {413, TACTUS_E_API_BAD_REQUEST, FAILURE_NO}, {422, TACTUS_E_API_UNPROCESSABLE, FAILURE_NO},
         {429, TACTUS_E_API_RATE_LIMIT, FAILURE_YES},
     };
 

@@ -285,6 +285,7 @@ static void test_ca_read_once(void **state)
 {
     struct issuer ca;
     struct bed bed;
+    unsigned opens = 0;
     int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 
     (void)state;
@@ -298,9 +299,10 @@ static void test_ca_read_once(void **state)
         struct rec *r = get(&bed, p, i % 2 == 0 ? "127.0.0.1" : "localhost", ca.file);
         assert_int_equal(r->outcome, HTTP_OK);
         assert_int_equal(peer_accepted(p), i + 1);
+        opens += opens_seen(watch); /* now: the kernel merges equal events */
         free(r);
     }
-    assert_int_equal(opens_seen(watch), 1);
+    assert_int_equal(opens, 1);
     bed_close(&bed);
     peer_stop(p);
     SSL_CTX_free(tls);
@@ -321,25 +323,24 @@ static void test_session_resumed(void **state)
     bed_open(&bed);
     struct rec *r = get(&bed, p, "127.0.0.1", ca.file);
     free(r);
-    /* Two at once: a second handle shares the first one's session. */
+    /* The handle is taken by a call that gets no answer: another one has to know the session. */
     char url[64];
-    struct rec *two[2];
-    (void)snprintf(url, sizeof(url), "https://127.0.0.1:%u/", peer_port(p));
-    for (int i = 0; i < 2; i++) {
-        two[i] = rec_new(&bed);
-        rec_start(two[i], &(struct http_request){.method = "GET", .url = url, .ca_file = ca.file});
-    }
-    assert_true(bed_until(&bed, bed_no_calls, &bed));
-    assert_int_equal(two[0]->outcome, HTTP_OK);
-    assert_int_equal(two[1]->outcome, HTTP_OK);
-    assert_int_equal(peer_accepted(p), 3);
-    assert_int_equal(peer_resumed(p), 2);
+    struct peer *silent = start(&ok_close, NULL);
+    struct rec *held = rec_new(&bed);
+    (void)snprintf(url, sizeof(url), "https://127.0.0.1:%u/", peer_port(silent));
+    rec_start(held, &(struct http_request){.method = "GET", .url = url});
+    r = get(&bed, p, "127.0.0.1", ca.file);
+    assert_int_equal(r->outcome, HTTP_OK);
+    assert_int_equal(held->ends, 0);
+    assert_int_equal(peer_accepted(p), 2);
+    assert_int_equal(peer_resumed(p), 1);
     bed_close(&bed);
     peer_stop(p);
+    peer_stop(silent);
     SSL_CTX_free(tls);
     issuer_fini(&ca);
-    free(two[0]);
-    free(two[1]);
+    free(held);
+    free(r);
 }
 
 /* ---- ends ---- */

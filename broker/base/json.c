@@ -1,0 +1,123 @@
+/* Writing JSON, and cJSON documents from text the scanner has approved: see json.h. */
+#include "base/json.h"
+
+#include "base/json_span.h"
+#include "base/text.h"
+
+#include <cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DOCUMENT_DEPTH 32
+
+static void put_control(struct buf *b, unsigned char c)
+{
+    switch (c) {
+    case '\b':
+        buf_put(b, "\\b", 2);
+        break;
+    case '\f':
+        buf_put(b, "\\f", 2);
+        break;
+    case '\n':
+        buf_put(b, "\\n", 2);
+        break;
+    case '\r':
+        buf_put(b, "\\r", 2);
+        break;
+    case '\t':
+        buf_put(b, "\\t", 2);
+        break;
+    default:
+        buf_printf(b, "\\u%04x", (unsigned)c);
+        break;
+    }
+}
+
+/* How many bytes from `p` on can be copied as they are. */
+static size_t plain_run(const char *p, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n) {
+        unsigned char c = (unsigned char)p[i];
+        if (c < 0x20 || c == '"' || c == '\\') {
+            break;
+        }
+        size_t len = c < 0x80 ? 1 : text_utf8_char(p + i, n - i);
+        if (len == 0) {
+            break;
+        }
+        i += len;
+    }
+    return i;
+}
+
+void json_put_escaped(struct buf *b, struct span text)
+{
+    const char *p = text.p;
+    size_t n = text.n;
+
+    while (n > 0) {
+        size_t run = plain_run(p, n);
+        buf_put(b, p, run);
+        p += run;
+        n -= run;
+        if (n == 0) {
+            break;
+        }
+        unsigned char c = (unsigned char)*p;
+        if (c == '"' || c == '\\') {
+            char pair[2] = {'\\', (char)c};
+            buf_put(b, pair, 2);
+        } else if (c < 0x20) {
+            put_control(b, c);
+        } else {
+            buf_put(b, "\xef\xbf\xbd", 3); /* U+FFFD for a byte that is no UTF-8 */
+        }
+        p++;
+        n--;
+    }
+}
+
+void json_put_string(struct buf *b, struct span text)
+{
+    buf_put_char(b, '"');
+    json_put_escaped(b, text);
+    buf_put_char(b, '"');
+}
+
+void json_put_u64(struct buf *b, uint64_t v)
+{
+    buf_printf(b, "%llu", (unsigned long long)v);
+}
+
+void json_put_double(struct buf *b, double v)
+{
+    char text[40];
+
+    if (!isfinite(v)) {
+        buf_put(b, "null", 4);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (strtod(text, NULL) == v) {
+            break;
+        }
+    }
+    buf_put_str(b, text);
+}
+
+struct cJSON *json_document(struct span text, size_t max_bytes)
+{
+    const struct json_rules rules = {.max_depth = DOCUMENT_DEPTH};
+    struct json_value value;
+    struct json_fault fault;
+
+    if (text.n > max_bytes || json_check_value(text, &rules, &value, &fault) != ERR_OK) {
+        return NULL;
+    }
+    return cJSON_ParseWithLength(value.text.p, value.text.n);
+}
