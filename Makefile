@@ -37,18 +37,18 @@ ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 LIBS        = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
-BASE   := err buf bufq arena text clock json_span json_walk json redact log conf
-NET    := loop stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
+BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_scalar
+NET    := loop loop_write stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
 GATE   := secret grant config
 WIRE   := failure framing session request methods
-LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router chat
-TOOLS  := tool_call builtin_tools mcp
+LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router chat_params chat
+TOOLS  := tool_call mcp
 EVENTS := emit control bus
 CTL    := output commands
 
 LIB_SRC := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c) $(GATE:%=broker/gate/%.c) \
            $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) $(TOOLS:%=broker/tools/%.c) \
-           $(EVENTS:%=broker/events/%.c) $(CTL:%=broker/ctl/%.c) broker/broker.c broker/dev.c
+           $(EVENTS:%=broker/events/%.c) $(CTL:%=broker/ctl/%.c) broker/broker.c broker/worker.c broker/dev.c broker/self.c
 LIB_SRC := $(wildcard $(LIB_SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 LIB     := $(B)/libtactus-broker.a
@@ -193,11 +193,7 @@ lint-banned lint-layers lint-length:
 	@sh tests/lint/$(@:lint-%=%).sh
 
 lint-tidy:
-	@mkdir -p build
-	@printf '%s\n' $(TIDY_SRC) | xargs -P2 -n1 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 \
-	    $(CPPFLAGS) $(shell pkg-config --cflags $(PKGS)) 2>build/tidy.$$$$ || \
-	    { cat build/tidy.$$$$; rm build/tidy.$$$$; exit 1; }; rm build/tidy.$$$$' tidy
-	@echo 'clang-tidy: clean'
+	@sh tests/lint/tidy.sh $(TIDY_SRC) -- $(CPPFLAGS) $(shell pkg-config --cflags $(PKGS))
 
 lint-cppcheck:
 	@cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 -j2 $(CPPFLAGS) \

@@ -1,4 +1,9 @@
-/* Memory with one lifetime: see arena.h. Used by requests. */
+/*
+ * Memory with one lifetime: see arena.h. Used by requests.
+ *
+ * The first block of the list is the one that small pieces come from; a piece too large for a block
+ * has one of its own behind it, so that the rest of the first is not lost.
+ */
 #include "base/arena.h"
 
 #include <stdalign.h>
@@ -29,23 +34,40 @@ void arena_fini(struct arena *a)
     a->used = 0;
 }
 
+static struct arena_block *block_new(struct arena *a, size_t n)
+{
+    const size_t usual = BLOCK_SIZE - sizeof(struct arena_block);
+    const size_t cap = n > usual ? n : usual;
+    struct arena_block *b = malloc(sizeof(*b) + cap);
+
+    if (b == NULL) {
+        return NULL;
+    }
+    *b = (struct arena_block){.cap = cap};
+    if (n > usual && a->blocks != NULL) {
+        b->next = a->blocks->next;
+        a->blocks->next = b;
+    } else {
+        b->next = a->blocks;
+        a->blocks = b;
+    }
+    return b;
+}
+
 void *arena_alloc(struct arena *a, size_t n)
 {
     const size_t align = alignof(max_align_t);
 
-    if (n > a->max || a->used > a->max - n || n > SIZE_MAX - align) {
+    if (n > a->max || a->used > a->max - n || n > SIZE_MAX - sizeof(struct arena_block) - align) {
         return NULL;
     }
     size_t rounded = (n + align - 1) / align * align;
     struct arena_block *b = a->blocks;
     if (b == NULL || b->cap - b->used < rounded) {
-        size_t cap = rounded > BLOCK_SIZE - sizeof(*b) ? rounded : BLOCK_SIZE - sizeof(*b);
-        b = malloc(sizeof(*b) + cap);
+        b = block_new(a, rounded);
         if (b == NULL) {
             return NULL;
         }
-        *b = (struct arena_block){.next = a->blocks, .cap = cap};
-        a->blocks = b;
     }
     void *p = b->data + b->used;
     b->used += rounded;

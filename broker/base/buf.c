@@ -1,8 +1,14 @@
-/* A growing buffer with a maximum and sticky failure: see buf.h. Called from everywhere. */
+/*
+ * A growing buffer with a maximum and sticky failure: see buf.h. Called from everywhere.
+ *
+ * Invariants: len <= max; an allocation has at least one byte more than was asked for, so that
+ * buf_cstr and vsnprintf have room for a NUL even when the content is as long as it may be.
+ */
 #include "base/buf.h"
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,31 +39,40 @@ void buf_clear(struct buf *b)
     b->err = ERR_OK;
 }
 
-enum err buf_reserve(struct buf *b, size_t more)
+/* Makes cap > need. */
+static bool grow(struct buf *b, size_t need)
 {
-    if (b->err != ERR_OK) {
-        return b->err;
+    if (need < b->cap) {
+        return true;
     }
-    if (more <= b->cap - b->len) {
-        return ERR_OK;
-    }
-    if (b->len > b->max || more > b->max - b->len) {
-        b->err = ERR_LIMIT;
-        return b->err;
-    }
-    size_t need = b->len + more;
+    size_t most = b->max == SIZE_MAX ? b->max : b->max + 1;
     size_t cap = b->cap < FIRST_CAP ? FIRST_CAP : b->cap;
-    while (cap < need) {
-        cap = cap > b->max / 2 ? b->max : cap * 2;
+    while (cap <= need && cap <= most / 2) {
+        cap *= 2;
     }
-    char *p = realloc(b->p, cap);
+    if (cap <= need || cap > most) {
+        cap = most;
+    }
+    char *p = cap <= need ? NULL : realloc(b->p, cap);
     if (p == NULL) {
-        b->err = ERR_NOMEM;
-        return b->err;
+        return false;
     }
     b->p = p;
     b->cap = cap;
-    return ERR_OK;
+    return true;
+}
+
+enum err buf_reserve(struct buf *b, size_t more)
+{
+    if (b->err != ERR_OK || more == 0) {
+        return b->err;
+    }
+    if (more > b->max - b->len) {
+        b->err = ERR_LIMIT;
+    } else if (!grow(b, b->len + more)) {
+        b->err = ERR_NOMEM;
+    }
+    return b->err;
 }
 
 void buf_put(struct buf *b, const void *p, size_t n)
@@ -93,14 +108,14 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     int n = vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     if (n < 0) {
-        b->err = ERR_BUG;
+        b->err = b->err == ERR_OK ? ERR_BUG : b->err;
         return;
     }
     if ((size_t)n < sizeof(text)) {
         buf_put(b, text, (size_t)n);
         return;
     }
-    if (buf_reserve(b, (size_t)n + 1) != ERR_OK) {
+    if (buf_reserve(b, (size_t)n) != ERR_OK) {
         return;
     }
     va_start(ap, fmt);
@@ -132,14 +147,8 @@ enum err buf_status(const struct buf *b)
 
 const char *buf_cstr(struct buf *b)
 {
-    if (b->len == b->cap) {
-        size_t cap = b->cap + 1;
-        char *p = realloc(b->p, cap);
-        if (p == NULL) {
-            return "";
-        }
-        b->p = p;
-        b->cap = cap;
+    if (!grow(b, b->len)) {
+        return "";
     }
     b->p[b->len] = '\0';
     return b->p;

@@ -1,10 +1,14 @@
 /*
- * The chunk queue: see bufq.h. A pooled chunk has BUFQ_CHUNK_SIZE bytes in all; a larger append gets
- * one chunk of its own size; a reserve gets a chunk just as large as asked.
+ * The chunk queue: see bufq.h. A pooled chunk has BUFQ_CHUNK_SIZE bytes in all; a larger append
+ * gets one chunk of its own size; a reserve gets a chunk just as large as asked. Called by streams.
+ *
+ * Invariants: no chunk in the queue is empty, so bytes == 0 means head == NULL; the meter holds the
+ * whole allocation of every chunk that is queued or reserved, and of none that lies in the pool.
  */
 #include "base/bufq.h"
 
 #include <assert.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 struct bufq_chunk {
@@ -60,7 +64,7 @@ static struct bufq_chunk *chunk_get(struct bufq *q, size_t cap)
         q->pool->free = c->next;
         q->pool->nfree--;
     } else {
-        c = malloc(sizeof(*c) + cap);
+        c = cap > SIZE_MAX - sizeof(*c) ? NULL : malloc(sizeof(*c) + cap);
         if (c == NULL) {
             return NULL;
         }
@@ -124,6 +128,9 @@ enum err bufq_append(struct bufq *q, const struct span *pieces, size_t n)
     size_t total = 0;
 
     for (size_t i = 0; i < n; i++) {
+        if (pieces[i].n > SIZE_MAX - total) {
+            return ERR_NOMEM;
+        }
         total += pieces[i].n;
     }
     size_t room = q->tail == NULL ? 0 : q->tail->cap - q->tail->end;
@@ -137,7 +144,7 @@ enum err bufq_append(struct bufq *q, const struct span *pieces, size_t n)
     }
     for (size_t i = 0; i < n; i++) {
         struct span s = pieces[i];
-        if (q->tail != NULL) {
+        if (s.n > 0 && q->tail != NULL) {
             size_t done = fill(q->tail, s);
             s = span_of(s.p + done, s.n - done);
         }
@@ -168,6 +175,10 @@ void bufq_append_reserved(struct bufq *q, struct bufq_chunk *c, const struct spa
 {
     for (size_t i = 0; i < n; i++) {
         (void)fill(c, pieces[i]);
+    }
+    if (c->end == 0) {
+        chunk_put(q, c);
+        return;
     }
     link_tail(q, c);
     q->bytes += c->end;

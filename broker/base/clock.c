@@ -32,7 +32,7 @@ void clock_rfc3339(int64_t wall_ms, char out[CLOCK_RFC3339_SIZE])
         ms += 1000;
         seconds--;
     }
-    if (gmtime_r(&seconds, &tm) == NULL || tm.tm_year < -1900 || tm.tm_year > 8099) {
+    if (gmtime_r(&seconds, &tm) == NULL || tm.tm_year < -900 || tm.tm_year > 8099) {
         snprintf(out, CLOCK_RFC3339_SIZE, "0000-00-00T00:00:00.000Z");
         return;
     }

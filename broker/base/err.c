@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fill(struct error *e, enum err code, int sys, const char *fmt, va_list ap)
+static void PRINTF_LIKE(4, 0)
+    fill(struct error *e, enum err code, int sys, const char *fmt, va_list ap)
 {
     e->code = code;
     e->sys = sys;

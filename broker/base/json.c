@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/json_span.h"
+#include "base/json_span_private.h"
 #include "base/text.h"
 
 #include <cJSON.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 #define DOCUMENT_DEPTH 32
+#define INTEGRAL_MAX   1e15 /* below it every integer has at most 15 digits */
 
 static void put_control(struct buf *b, unsigned char c)
 {
@@ -38,20 +40,24 @@ static void put_control(struct buf *b, unsigned char c)
 /* How many bytes from `p` on can be copied as they are. */
 static size_t plain_run(const char *p, size_t n)
 {
-    size_t i = 0;
+    const char *from = p;
+    const char *end = p + n;
 
-    while (i < n) {
-        unsigned char c = (unsigned char)p[i];
-        if (c < 0x20 || c == '"' || c == '\\') {
+    while (p < end) {
+        unsigned char c = (unsigned char)*p;
+        if (c >= 0x80) {
+            size_t len = text_utf8_char(p, (size_t)(end - p));
+            if (len == 0) {
+                break;
+            }
+            p += len;
+        } else if (c < 0x20 || c == '"' || c == '\\') {
             break;
+        } else {
+            p = json_skip_plain(p + 1, end);
         }
-        size_t len = c < 0x80 ? 1 : text_utf8_char(p + i, n - i);
-        if (len == 0) {
-            break;
-        }
-        i += len;
     }
-    return i;
+    return (size_t)(p - from);
 }
 
 void json_put_escaped(struct buf *b, struct span text)
@@ -99,6 +105,10 @@ void json_put_double(struct buf *b, double v)
 
     if (!isfinite(v)) {
         buf_put(b, "null", 4);
+        return;
+    }
+    if (fabs(v) < INTEGRAL_MAX && v == trunc(v)) {
+        buf_printf(b, "%.0f", v); /* %g would write 100 as 1e+02 */
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {

@@ -1,6 +1,7 @@
 /*
  * The strict scanner: one validating pass (this file) and the quick walk over what was validated
- * (json_walk.c). See json_span.h. Called by wire for every message and by providers for every chunk.
+ * (json_walk.c). See json_span.h. Called by wire for every message and by providers for every
+ * chunk.
  */
 #include "base/json_span.h"
 
@@ -120,25 +121,12 @@ static bool scan_escape(struct scanner *s, bool key)
     return true;
 }
 
-/* Eight bytes at a time over what needs no look: ASCII that is no quote, backslash or control. */
-static const char *skip_plain(const char *p, const char *end)
+static bool scan_utf8(struct scanner *s)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    const uint64_t highs = UINT64_C(0x8080808080808080);
+    size_t n = text_utf8_char(s->p, (size_t)(s->end - s->p));
 
-    while (end - p >= 8) {
-        uint64_t x = 0;
-        memcpy(&x, p, 8);
-        uint64_t quote = x ^ (ones * '"');
-        uint64_t slash = x ^ (ones * '\\');
-        uint64_t special = x | (x - ones * 0x20) | (quote - ones) | (slash - ones);
-        /* A borrow may only ever raise a false alarm: then the bytes are looked at one by one. */
-        if ((special & highs) != 0) {
-            break;
-        }
-        p += 8;
-    }
-    return p;
+    s->p += n;
+    return n > 0 || fail(s, "invalid UTF-8");
 }
 
 /* At the opening quote; ends after the closing one. */
@@ -149,7 +137,6 @@ static bool scan_string(struct scanner *s, bool key, struct json_value *out)
     out->escaped = false;
     s->p++;
     for (;;) {
-        s->p = skip_plain(s->p, s->end);
         if (s->p == s->end) {
             return fail(s, "text ends inside a string");
         }
@@ -157,21 +144,19 @@ static bool scan_string(struct scanner *s, bool key, struct json_value *out)
         if (c == '"') {
             break;
         }
-        if (c == '\\') {
+        if (c >= 0x80) {
+            if (!scan_utf8(s)) {
+                return false;
+            }
+        } else if (c == '\\') {
             out->escaped = true;
             if (!scan_escape(s, key)) {
                 return false;
             }
         } else if (c < 0x20) {
             return fail(s, "control character in a string");
-        } else if (c < 0x80) {
-            s->p++;
         } else {
-            size_t n = text_utf8_char(s->p, (size_t)(s->end - s->p));
-            if (n == 0) {
-                return fail(s, "invalid UTF-8");
-            }
-            s->p += n;
+            s->p = json_skip_plain(s->p + 1, s->end);
         }
     }
     s->p++;
@@ -284,8 +269,8 @@ static bool scan_key(struct scanner *s, struct json_value *key)
 }
 
 /*
- * Opens containers until a scalar or an empty container has been read. *done tells that a whole value
- * ended (a scalar, or an empty container that is closed again).
+ * Opens containers until a scalar or an empty container has been read. *done tells that a whole
+ * value ended (a scalar, or an empty container that is closed again).
  */
 static bool scan_start(struct scanner *s, struct json_value *scalar, bool *done)
 {
@@ -397,13 +382,12 @@ static bool scan_members(struct scanner *s, struct json_members *out)
         return true;
     }
     for (;;) {
-        const char *from = s->p;
         if (!scan_key(s, &m.key) || !scan_value(s, &m.value)) {
             return false;
         }
         const char *what = json_members_add(out, &m);
         if (what != NULL) {
-            s->p = from;
+            s->p = m.key.text.p;
             return fail(s, what);
         }
         skip_space(s);

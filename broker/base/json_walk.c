@@ -6,6 +6,8 @@
 #include "base/json_span_private.h"
 #include "base/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,9 +76,14 @@ static const char *skip_container(const char *p, const char *end)
     return end;
 }
 
-static const char *skip_plain(const char *p, const char *end)
+static bool ends_scalar(char c)
 {
-    while (p < end && memchr(",]} \t\n\r", *p, 7) == NULL) {
+    return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static const char *skip_scalar(const char *p, const char *end)
+{
+    while (p < end && !ends_scalar(*p)) {
         p++;
     }
     return p;
@@ -109,19 +116,19 @@ static const char *read_value(const char *p, const char *end, struct json_value 
         break;
     case 't':
         out->type = JSON_TRUE;
-        p = skip_plain(p, end);
+        p = skip_scalar(p, end);
         break;
     case 'f':
         out->type = JSON_FALSE;
-        p = skip_plain(p, end);
+        p = skip_scalar(p, end);
         break;
     case 'n':
         out->type = JSON_NULL;
-        p = skip_plain(p, end);
+        p = skip_scalar(p, end);
         break;
     default:
         out->type = JSON_NUMBER;
-        p = skip_plain(p, end);
+        p = skip_scalar(p, end);
         break;
     }
     out->text = span_of(from, (size_t)(p - from));
@@ -131,12 +138,11 @@ static const char *read_value(const char *p, const char *end, struct json_value 
 /* Moves *cursor to the next item's first byte; false at the container's end. */
 static bool next_item(struct json_value container, enum json_type type, size_t *cursor)
 {
-    const char *start = container.text.p;
-    const char *end = start + container.text.n;
-
     if (container.type != type || *cursor >= container.text.n) {
         return false;
     }
+    const char *start = container.text.p;
+    const char *end = start + container.text.n;
     const char *p = *cursor == 0 ? start + 1 : start + *cursor;
     p = skip_space(p, end);
     if (p < end && *p == ',') {
@@ -244,7 +250,8 @@ static size_t put_replacement(char out[4])
     return 3;
 }
 
-/* One character (or byte of a raw one) into `out`; *lone is a high surrogate at the string's end. */
+/* One character (or byte of a raw one) into `out`; *lone is a high surrogate at the string's end.
+ */
 static size_t decode_next(struct decoder *d, char out[4], unsigned *lone)
 {
     unsigned v = 0;
@@ -369,7 +376,8 @@ bool json_string_is(struct json_value string, const char *name)
     while (d.p < d.end) {
         char bytes[4];
         size_t n = decode_next(&d, bytes, &lone);
-        if (strncmp(name, bytes, n) != 0) {
+        /* A decoded NUL is no end of `name`; strncmp would take it for one. */
+        if (bytes[0] == '\0' || strncmp(name, bytes, n) != 0) {
             return false;
         }
         name += n;
@@ -434,20 +442,82 @@ struct json_value json_find(struct json_value object, const char *name)
     return (struct json_value){0};
 }
 
+/* ---- numbers ---- */
+
 bool json_number_u64(struct json_value number, uint64_t *out)
 {
     return number.type == JSON_NUMBER && text_u64(number.text, out);
 }
 
+/* More digits than any double needs for correct rounding (767); what follows is one sticky digit.
+ */
+#define DIGITS_MAX 800
+
+struct decimal {
+    char text[DIGITS_MAX + 32]; /* sign, digits, exponent, NUL */
+    size_t n;
+    size_t digits; /* without leading zeros */
+    int64_t exponent;
+};
+
+static void decimal_digit(struct decimal *d, char c, bool fraction)
+{
+    if (fraction) {
+        d->exponent--;
+    }
+    if (c == '0' && d->digits == 0) {
+        return;
+    }
+    if (d->digits < DIGITS_MAX) {
+        d->text[d->n++] = c;
+        d->digits++;
+        return;
+    }
+    d->exponent++;
+    if (c != '0') {
+        d->text[d->n - 1] = (char)(d->text[d->n - 1] | 1); /* '0' to '1': not exactly half way */
+    }
+}
+
+static int64_t read_exponent(const char *p, const char *end)
+{
+    const bool negative = *p == '-';
+    int64_t v = 0;
+
+    if (*p == '-' || *p == '+') {
+        p++;
+    }
+    for (; p < end && v < INT64_MAX / 100; p++) {
+        v = v * 10 + (*p - '0');
+    }
+    return negative ? -v : v;
+}
+
 bool json_number_double(struct json_value number, double *out)
 {
-    char text[128];
+    struct decimal d = {.n = 0};
+    bool fraction = false;
 
-    if (number.type != JSON_NUMBER || number.text.n >= sizeof(text)) {
+    if (number.type != JSON_NUMBER) {
         return false;
     }
-    memcpy(text, number.text.p, number.text.n);
-    text[number.text.n] = '\0';
-    *out = strtod(text, NULL);
+    const char *end = number.text.p + number.text.n;
+    for (const char *p = number.text.p; p < end; p++) {
+        if (*p == '-') {
+            d.text[d.n++] = '-';
+        } else if (*p == '.') {
+            fraction = true;
+        } else if (*p == 'e' || *p == 'E') {
+            d.exponent += read_exponent(p + 1, end);
+            break;
+        } else {
+            decimal_digit(&d, *p, fraction);
+        }
+    }
+    if (d.digits == 0) {
+        d.text[d.n++] = '0';
+    }
+    (void)snprintf(d.text + d.n, sizeof(d.text) - d.n, "e%" PRId64, d.exponent);
+    *out = strtod(d.text, NULL);
     return true;
 }

@@ -22,6 +22,7 @@ struct provider {
     const struct provider_ops *ops;
     const char *base_url; /* no slash at its end; NULL for a local provider */
     struct span key;      /* in secure memory; {NULL,0} = no key is sent */
+    bool key_missing;     /* one is configured but was not there at start: every call is refused */
     const char *ca_file;  /* NULL: the system's */
     const char *proxy;    /* NULL: none */
     bool stream_usage;    /* ask for usage in streams (stream_options); some servers refuse it */

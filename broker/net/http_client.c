@@ -256,7 +256,8 @@ static void resume_waiting(struct http_client *client)
     list_take(&batch, &client->resuming);
     for (struct list *n = list_pop(&batch); n != NULL; n = list_pop(&batch)) {
         struct http_call *call = LIST_ENTRY(n, struct http_call, resume_node);
-        if (call->state != HTTP_CALL_ACTIVE || !call->blocked || call->paused) {
+        if (call->state != HTTP_CALL_ACTIVE || !call->blocked || call->paused ||
+            client->broken != CURLM_OK) {
             continue;
         }
         call->blocked = false;
@@ -280,7 +281,7 @@ static void on_task(void *ctx)
 
     start_queued(client);
     resume_waiting(client);
-    if (client->kick) {
+    if (client->kick && client->broken == CURLM_OK) {
         http_driver_kick(client);
     }
     http_client_settle(client);

@@ -18,6 +18,7 @@
 #define POOL_CHUNKS_MAX  1024u
 #define SCRATCH_MAX      (1024u * 1024u * 1024u)
 #define SCRATCH_KEEP_MAX (256u * 1024u)
+#define CLOSE_WAIT_MS    2000
 
 struct loop {
     uv_loop_t uv;
@@ -364,6 +365,11 @@ void loop_free(struct loop *loop)
     uv_close((uv_handle_t *)&loop->idle, NULL);
     uv_close((uv_handle_t *)&loop->async, NULL);
     loop_run_closing(loop);
+    /* A file write may still be under way on a worker thread. */
+    for (int ms = 0; ms < CLOSE_WAIT_MS && uv_loop_alive(&loop->uv) != 0; ms++) {
+        uv_sleep(1);
+        uv_run(&loop->uv, UV_RUN_NOWAIT);
+    }
     if (uv_loop_close(&loop->uv) != 0) {
         /* A handle that nobody closed still points into memory: leaking beats a use after free. */
         log_error("loop", LOG_MSG("handles left open at the end"));

@@ -11,6 +11,7 @@
 #include "base/bufq.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/span.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -82,6 +83,19 @@ void loop_task_cancel(struct loop_task *t);
 
 /* Any thread. ERR_LIMIT when the mailbox holds its maximum of messages; the caller keeps `m`. */
 enum err loop_post(struct loop *loop, struct loop_message *m) MUST_CHECK;
+
+/*
+ * Writes to a file (or pipe) that may be slow, on libuv's worker threads: one write at a time.
+ */
+struct loop_write;
+/* NULL when out of memory. `on_written` runs on the loop after each write of all bytes (ERR_OK) or
+ * its failure (ERR_IO). */
+struct loop_write *loop_write_new(struct loop *loop, void (*on_written)(void *ctx, enum err rc),
+                                  void *ctx);
+/* Not while a write is in flight, unless the loop was freed: loop_free waits for it. */
+void loop_write_free(struct loop_write *w);
+/* `bytes` must stay until on_written. ERR_IO when it could not be started, or one is in flight. */
+enum err loop_write(struct loop_write *w, int fd, struct span bytes) MUST_CHECK;
 
 /* Shared by everything on this loop; content is valid until the next user. */
 char *loop_read_buffer(struct loop *loop);   /* LOOP_READ_SIZE bytes */

@@ -146,8 +146,9 @@ static void on_flush(void *ctx)
     s->blocked = rc == ERR_AGAIN;
     watch(s);
     if (s->state == STREAM_FINISHING) {
-        if (stream_queued(s) < before) { /* slow, but it reads: it gets its time anew */
-            (void)loop_deadline_set(s->loop, &s->deadline, loop_now(s->loop) + s->flush_ms);
+        if (stream_queued(s) < before && s->deadline.at != 0) {
+            /* Slow, but it reads: it gets its time anew. An armed deadline moves without memory. */
+            s->deadline.at = loop_now(s->loop) + s->flush_ms;
         }
         if (stream_queued(s) == 0 && !s->write_ended) {
             end_write_side(s);

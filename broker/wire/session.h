@@ -44,7 +44,8 @@ struct wire {
 struct wire_door {
     const struct listener_config *listener;
     const struct grant *grant;
-    SSL_CTX *tls; /* NULL: plain */
+    SSL_CTX *tls;  /* NULL: plain */
+    uint16_t port; /* TCP: the bound one */
 };
 
 void wire_init(struct wire *w, struct loop *loop, const struct config *config,

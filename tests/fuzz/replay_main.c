@@ -16,6 +16,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int run_file(const char *path)
 {
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return 0;
+    }
     FILE *f = fopen(path, "rb");
     uint8_t *data = malloc(INPUT_MAX);
     int ran = 0;
@@ -66,12 +70,16 @@ static int run_path(const char *path)
 
 int main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/');
+    const char *slash = strrchr(argv[0], '/');
+    const char *name = slash == NULL ? argv[0] : slash + 1;
     int ran = 0;
 
     for (int i = 1; i < argc; i++) {
         ran += run_path(argv[i]);
     }
-    printf("%s: %d inputs\n", name == NULL ? argv[0] : name + 1, ran);
+    if (strncmp(name, "fuzz_", 5) == 0) {
+        name += 5;
+    }
+    printf("fuzz %s: %d inputs\n", name, ran);
     return ran > 0 ? 0 : 1;
 }

@@ -1,0 +1,287 @@
+/*
+ * The process: opens everything before anything runs, then worker 0 on the main thread (with the
+ * signals) and the others on theirs. Stopping is a message to each worker and an answer from each.
+ */
+#include "broker.h"
+
+#include "base/log.h"
+#include "broker_private.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LAST_WORDS_MS 3000u /* from ShuttingDown to the end, for clients to read it */
+
+/* ---- stopping ---- */
+
+static void stop_now(struct broker *b)
+{
+    loop_stop(b->workers[0].loop); /* the others are stopped and joined in broker_free */
+}
+
+static void post_all(struct broker *b, bool shut_down)
+{
+    for (unsigned i = 0; i < b->nworkers; i++) {
+        struct worker *w = &b->workers[i];
+        if (loop_post(w->loop, shut_down ? &w->shut_down : &w->drain) != ERR_OK) {
+            log_error("broker", LOG_MSG("a worker does not take messages"), LOG_U64("worker", i));
+        }
+    }
+}
+
+static void on_worker_done(struct loop_message *m, struct loop *loop)
+{
+    struct worker *w = LIST_ENTRY(m, struct worker, done);
+    struct broker *b = w->broker;
+
+    (void)loop;
+    b->running--;
+    if (b->running == 0) {
+        stop_now(b);
+    }
+}
+
+static void on_drain_deadline(void *ctx)
+{
+    struct broker *b = ctx;
+    struct loop *loop = b->workers[0].loop;
+
+    if (b->shutting_down) {
+        stop_now(b);
+        return;
+    }
+    b->shutting_down = true;
+    log_info("broker", LOG_MSG("drain time-out, ending what is in flight"));
+    post_all(b, true);
+    if (loop_deadline_set(loop, &b->drain_deadline, loop_now(loop) + LAST_WORDS_MS) != ERR_OK) {
+        stop_now(b);
+    }
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct broker *b = handle->data;
+    struct loop *loop = b->workers[0].loop;
+
+    if (number == SIGHUP) {
+        log_warn("broker", LOG_MSG("SIGHUP ignored: restart to read a new configuration"));
+        return;
+    }
+    if (b->stopping) {
+        log_info("broker", LOG_MSG("second signal, ending at once"));
+        stop_now(b);
+        return;
+    }
+    b->stopping = true;
+    log_info("broker", LOG_MSG("stopping"),
+             LOG_U64("connections", atomic_load(&b->totals.connections)),
+             LOG_U64("inflight", atomic_load(&b->totals.inflight)));
+    post_all(b, false);
+    if (loop_deadline_set(loop, &b->drain_deadline, loop_now(loop) + b->config->drain_timeout) !=
+        ERR_OK) {
+        stop_now(b);
+    }
+}
+
+static enum err watch_signals(struct broker *b, struct error *e)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        uv_signal_t *s = &b->signals[i];
+        int rc = uv_signal_init(loop_uv(b->workers[0].loop), s);
+        if (rc == 0) {
+            s->data = b;
+            b->nsignals++;
+            rc = uv_signal_start(s, on_signal, numbers[i]);
+        }
+        if (rc != 0) {
+            return err_set(e, ERR_IO, "cannot watch signals: %s", uv_strerror(rc));
+        }
+    }
+    return ERR_OK;
+}
+
+/* ---- listeners ---- */
+
+static enum err open_door(struct broker *b, size_t i, struct error *e)
+{
+    const struct listener_config *l = &b->config->listeners[i];
+    struct wire_door *door = &b->doors[i];
+
+    door->listener = l;
+    door->grant = &b->config->grants[l->grant];
+    if (l->kind != LISTENER_TLS) {
+        return ERR_OK;
+    }
+    enum err rc = tls_server_new(l->cert_file, l->key_file, l->client_ca, &door->tls, e);
+    return rc == ERR_OK ? rc : err_wrap(e, "%s", l->url);
+}
+
+static struct listener_address address_of(const struct listener_config *l)
+{
+    return (struct listener_address){
+        .path = l->kind == LISTENER_UNIX ? l->path : NULL,
+        .mode = l->mode,
+        .host = l->host,
+        .port = l->port,
+    };
+}
+
+static enum err open_on(struct broker *b, size_t i, unsigned worker,
+                        const struct listener_address *a, uint16_t *port, struct error *e)
+{
+    int fd = -1;
+    enum err rc = listener_open(a, &fd, port, e);
+
+    if (rc == ERR_OK) {
+        rc = worker_listen(&b->workers[worker], i, fd, e);
+    }
+    return rc;
+}
+
+/*
+ * A TCP port is shared by one socket a worker. The first is opened alone and closed again: so a
+ * port that another process shares out too is an error, as it would be without sharing.
+ */
+static enum err open_shared(struct broker *b, size_t i, struct listener_address a, struct error *e)
+{
+    int probe = -1;
+    enum err rc = listener_open(&a, &probe, &a.port, e);
+
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    close(probe);
+    a.shared = true;
+    for (unsigned w = 0; w < b->nworkers && rc == ERR_OK; w++) {
+        rc = open_on(b, i, w, &a, &b->doors[i].port, e);
+    }
+    return rc;
+}
+
+static enum err open_listener(struct broker *b, size_t i, struct error *e)
+{
+    struct listener_address a = address_of(&b->config->listeners[i]);
+
+    if (a.path == NULL && b->nworkers > 1) {
+        return open_shared(b, i, a, e);
+    }
+    return open_on(b, i, 0, &a, &b->doors[i].port, e);
+}
+
+void broker_print_endpoints(const struct broker *b, FILE *out)
+{
+    for (size_t i = 0; i < b->config->nlisteners; i++) {
+        const struct listener_config *l = &b->config->listeners[i];
+        if (l->kind == LISTENER_UNIX) {
+            fprintf(out, "%s\n", l->path);
+            continue;
+        }
+        const char *scheme = l->kind == LISTENER_TLS ? "tls" : "tcp";
+        bool v6 = strchr(l->host, ':') != NULL;
+        fprintf(out, "%s://%s%s%s:%u\n", scheme, v6 ? "[" : "", l->host, v6 ? "]" : "",
+                (unsigned)b->doors[i].port);
+    }
+    fflush(out);
+}
+
+/* ---- life ---- */
+
+static enum err init_parts(struct broker *b, const char *events_file, struct error *e)
+{
+    enum err rc = providers_new(b->config, &b->providers, e);
+
+    for (size_t i = 0; i < b->config->nlisteners && rc == ERR_OK; i++) {
+        rc = open_door(b, i, e);
+    }
+    for (unsigned i = 0; i < b->nworkers && rc == ERR_OK; i++) {
+        b->workers[i].done.fn = on_worker_done;
+        rc = worker_init(&b->workers[i], b, i, e);
+    }
+    for (size_t i = 0; i < b->config->nlisteners && rc == ERR_OK; i++) {
+        rc = open_listener(b, i, e);
+    }
+    if (rc == ERR_OK && events_file != NULL) {
+        rc = bus_follow(b->bus, b->workers[0].loop, events_file, e);
+    }
+    return rc == ERR_OK ? watch_signals(b, e) : rc;
+}
+
+enum err broker_new(const struct config *config, const char *events_file, struct broker **out,
+                    struct error *e)
+{
+    struct broker *b = calloc(1, sizeof(*b));
+
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    b->config = config;
+    b->nworkers = config->workers;
+    b->bus = bus_new();
+    b->workers = calloc(b->nworkers, sizeof(*b->workers));
+    b->doors = calloc(config->nlisteners + 1, sizeof(*b->doors));
+    loop_deadline_init(&b->drain_deadline, on_drain_deadline, b);
+    enum err rc = ERR_OK;
+    if (b->bus == NULL || b->workers == NULL || b->doors == NULL) {
+        rc = err_set(e, ERR_NOMEM, "out of memory");
+    } else {
+        rc = init_parts(b, events_file, e);
+    }
+    if (rc != ERR_OK) {
+        broker_free(b);
+        return rc;
+    }
+    *out = b;
+    return ERR_OK;
+}
+
+enum err broker_run(struct broker *b, struct error *e)
+{
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 1; i < b->nworkers && rc == ERR_OK; i++) {
+        rc = worker_start(&b->workers[i], e);
+    }
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    b->running = b->nworkers;
+    log_info("broker", LOG_MSG("running"), LOG_U64("workers", b->nworkers),
+             LOG_U64("listeners", b->config->nlisteners));
+    loop_run(b->workers[0].loop);
+    log_info("broker", LOG_MSG("stopped"), LOG_U64("events", bus_count(b->bus)));
+    return ERR_OK;
+}
+
+void broker_free(struct broker *b)
+{
+    if (b == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < b->nsignals; i++) {
+        uv_close((uv_handle_t *)&b->signals[i], NULL);
+    }
+    if (b->workers != NULL) {
+        if (b->workers[0].loop != NULL) {
+            loop_deadline_clear(b->workers[0].loop, &b->drain_deadline);
+        }
+        /* Worker 0 last: the others may still send it messages. */
+        for (unsigned i = b->nworkers; i > 0; i--) {
+            worker_fini(&b->workers[i - 1]);
+        }
+    }
+    bus_free(b->bus);
+    for (size_t i = 0; b->doors != NULL && i < b->config->nlisteners; i++) {
+        tls_server_free(b->doors[i].tls);
+        if (b->config->listeners[i].kind == LISTENER_UNIX && b->doors[i].listener != NULL) {
+            (void)unlink(b->config->listeners[i].path);
+        }
+    }
+    providers_free(&b->providers);
+    free(b->doors);
+    free(b->workers);
+    free(b);
+}

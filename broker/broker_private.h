@@ -1,0 +1,72 @@
+/* Shared by broker.c, worker.c and self.c: what the process consists of. */
+#ifndef TACTUS_BROKER_PRIVATE_H
+#define TACTUS_BROKER_PRIVATE_H
+
+#include "broker.h"
+#include "events/bus.h"
+#include "llm/router.h"
+#include "net/listener.h"
+#include "net/loop.h"
+#include "wire/session.h"
+
+#include <pthread.h>
+#include <uv.h>
+
+struct http_client;
+
+/* One listening socket of one worker. */
+struct worker_door {
+    struct worker *worker;
+    const struct wire_door *door;
+    struct listener *listener; /* NULL: this worker has none for the door */
+};
+
+/* One loop with all that belongs to it. Worker 0 runs on the main thread. */
+struct worker {
+    struct broker *broker;
+    unsigned index;
+    struct loop *loop;
+    struct http_client *http;
+    struct router *router;
+    struct wire wire;
+    struct worker_door *doors; /* one a configured listener */
+    pthread_t thread;
+    bool thread_started;
+    bool draining;
+    bool drained; /* said so to worker 0 */
+    struct loop_message drain;
+    struct loop_message shut_down;
+    struct loop_message done;
+};
+
+struct broker {
+    const struct config *config;
+    struct providers providers;
+    struct bus *bus;
+    struct wire_totals totals;
+    struct wire_door *doors; /* one a listener */
+    struct worker *workers;
+    unsigned nworkers;
+    unsigned next_worker; /* for connections that are handed over; worker 0 only */
+    unsigned running;     /* workers that have not drained; worker 0 only */
+    bool stopping;
+    bool shutting_down;
+    uv_signal_t signals[3];
+    unsigned nsignals;
+    struct loop_deadline drain_deadline;
+};
+
+enum err worker_init(struct worker *w, struct broker *b, unsigned index,
+                     struct error *e) MUST_CHECK;
+/* Serves `fd` (taken over, also on failure) at `door`. A Unix socket's connections are handed
+ * round. */
+enum err worker_listen(struct worker *w, size_t door, int fd, struct error *e) MUST_CHECK;
+/* A thread for any worker but 0. */
+enum err worker_start(struct worker *w, struct error *e) MUST_CHECK;
+void worker_fini(struct worker *w);
+
+/* self.c: broker.info and broker.cancel. Their ctx is the struct worker. */
+void self_info_start(struct request *r, void *ctx);
+void self_cancel_start(struct request *r, void *ctx);
+
+#endif

@@ -1,0 +1,163 @@
+/*
+ * Parameters of llm.chat: see chat_params.h. Any key that is not known here is ignored: a caller
+ * cannot set a base URL, a header or a key.
+ */
+#include "llm/chat_params.h"
+
+#include "base/text.h"
+#include "tactus/protocol.h"
+#include "wire/request.h"
+
+#define DEFAULT_PROVIDER "openai"
+#define NAME_MAX_BYTES   1024u /* of a provider's or model's name */
+
+static bool bad(struct failure *f, const char *what)
+{
+    failure_init(f, TACTUS_E_BAD_REQUEST, "%s", what);
+    return false;
+}
+
+static bool unsupported(struct failure *f, struct span name)
+{
+    failure_init(f, TACTUS_E_UNSUPPORTED_PROVIDER, "Unsupported provider: %.*s",
+                 (int)text_cut(name.p, name.n, 200), name.p);
+    return false;
+}
+
+/* Null and "" count as absent. */
+static bool absent(struct json_value v)
+{
+    return v.type == JSON_ABSENT || v.type == JSON_NULL || (v.type == JSON_STRING && v.text.n == 2);
+}
+
+/* The decoded text in the request's arena, NUL-terminated; {NULL,0} when it does not fit. */
+static struct span decode(struct request *r, struct json_value v)
+{
+    struct buf b;
+    struct span out = {NULL, 0};
+
+    buf_init(&b, NAME_MAX_BYTES);
+    json_string_decode(v, &b, NULL);
+    if (buf_status(&b) == ERR_OK && b.len > 0 && memchr(b.p, '\0', b.len) == NULL) {
+        char *copy = arena_dup(request_arena(r), buf_span(&b));
+        if (copy != NULL) {
+            out = span_of(copy, b.len);
+        }
+    }
+    buf_fini(&b);
+    return out;
+}
+
+/* An explicit provider; *provider stays NULL when there is none. */
+static bool explicit_provider(struct request *r, const struct providers *providers,
+                              const struct provider **provider, struct failure *f)
+{
+    struct json_value v = request_param(r, "provider");
+
+    if (absent(v)) {
+        return true;
+    }
+    if (v.type != JSON_STRING) {
+        return bad(f, "params.provider must be a string");
+    }
+    struct span name = decode(r, v);
+    *provider = providers_find(providers, name);
+    return *provider != NULL || unsupported(f, name.p != NULL ? name : span_str("?"));
+}
+
+/* No provider was named: the part of the model before its first slash may name one. */
+static bool implied_provider(const struct providers *providers, struct span *model,
+                             const struct provider **provider, struct failure *f)
+{
+    const char *slash = memchr(model->p, '/', model->n);
+
+    if (slash != NULL) {
+        size_t n = (size_t)(slash - model->p);
+        *provider = providers_find(providers, span_of(model->p, n));
+        if (*provider != NULL && n + 1 < model->n) {
+            *model = span_of(slash + 1, model->n - n - 1);
+            return true;
+        }
+    }
+    *provider = providers_find(providers, span_str(DEFAULT_PROVIDER));
+    return *provider != NULL || unsupported(f, span_str(DEFAULT_PROVIDER));
+}
+
+static bool read_stream(struct request *r, struct chat_request *chat, struct failure *f)
+{
+    struct json_value v = request_param(r, "stream");
+
+    chat->stream = v.type == JSON_TRUE;
+    if (v.type != JSON_TRUE && v.type != JSON_FALSE && v.type != JSON_NULL &&
+        v.type != JSON_ABSENT) {
+        return bad(f, "params.stream must be a boolean");
+    }
+    return true;
+}
+
+/* The caller may shorten the whole call's time, not lengthen it. */
+static bool read_timeout(struct request *r, uint32_t *total_ms, struct failure *f)
+{
+    struct json_value v = request_param(r, "timeout");
+    uint32_t most = request_config(r)->limits.total_timeout;
+    double seconds = 0;
+
+    *total_ms = most;
+    if (v.type == JSON_ABSENT || v.type == JSON_NULL) {
+        return true;
+    }
+    if (!json_number_double(v, &seconds) || !(seconds > 0)) {
+        return bad(f, "params.timeout must be a number of seconds above zero");
+    }
+    if (seconds * 1000 < (double)most) {
+        uint32_t ms = (uint32_t)(seconds * 1000);
+        *total_ms = ms > 0 ? ms : 1;
+    }
+    return true;
+}
+
+static bool allowed(struct request *r, const struct provider *provider, struct span model,
+                    struct failure *f)
+{
+    /* `model` is the end of a NUL-terminated text: see decode(). */
+    if (grant_allows_model(request_grant(r), provider->name, model.p)) {
+        return true;
+    }
+    failure_init(f, TACTUS_E_MODEL_NOT_ALLOWED, "Model not allowed: %.*s",
+                 (int)text_cut(model.p, model.n, 200), model.p);
+    return false;
+}
+
+bool chat_params_read(struct request *r, const struct providers *providers, struct chat_params *out,
+                      struct failure *failure)
+{
+    struct chat_request *chat = &out->chat;
+
+    if (!explicit_provider(r, providers, &out->provider, failure)) {
+        return false;
+    }
+    struct json_value model = request_param(r, "model");
+    if (model.type != JSON_STRING) {
+        return bad(failure, "params.model must be a string");
+    }
+    chat->model = decode(r, model);
+    if (chat->model.n == 0) {
+        return bad(failure, "params.model must be a string");
+    }
+    if (out->provider == NULL &&
+        !implied_provider(providers, &chat->model, &out->provider, failure)) {
+        return false;
+    }
+    chat->messages = request_param(r, "messages");
+    if (chat->messages.type != JSON_ARRAY) {
+        return bad(failure, "params.messages must be a list");
+    }
+    if (!read_stream(r, chat, failure) || !read_timeout(r, &out->total_ms, failure)) {
+        return false;
+    }
+    for (size_t i = 0; i < CHAT_PARAM_COUNT; i++) {
+        struct json_value v = request_param(r, chat_param_names[i]);
+        chat->params[i] = v.type == JSON_NULL ? (struct json_value){0} : v;
+    }
+    return allowed(r, out->provider, chat->model, failure);
+}

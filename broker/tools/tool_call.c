@@ -1,0 +1,77 @@
+/*
+ * tool.call: the name checked against the grant, then the built-in tools. Arguments pass through as
+ * the bytes that came.
+ */
+#include "tactus/protocol.h"
+#include "tools/tools.h"
+#include "wire/request.h"
+
+#define TOOL_NAME_MAX 256u
+
+struct builtin_tool {
+    const char *name;
+    struct span before; /* of the result, around the arguments */
+    struct span after;
+};
+
+static const struct builtin_tool builtin_tools[] = {
+    {"host.ping", {"{\"ok\":true,\"echo\":", 18}, {"}", 1}},
+    {"host.echo", {"{\"echo\":", 8}, {"}", 1}},
+};
+
+#define BUILTIN_TOOLS (sizeof(builtin_tools) / sizeof(builtin_tools[0]))
+
+const char *tools_builtin_name(size_t i)
+{
+    return i < BUILTIN_TOOLS ? builtin_tools[i].name : NULL;
+}
+
+static const struct builtin_tool *find_builtin(const char *name)
+{
+    for (size_t i = 0; i < BUILTIN_TOOLS; i++) {
+        if (strcmp(builtin_tools[i].name, name) == 0) {
+            return &builtin_tools[i];
+        }
+    }
+    return NULL;
+}
+
+/* The tool, if the caller may use it. A caller cannot tell an unknown tool from a forbidden one. */
+static const struct builtin_tool *find_allowed(struct request *r, struct buf *name)
+{
+    if (buf_status(name) != ERR_OK || memchr(name->p, '\0', name->len) != NULL) {
+        return NULL;
+    }
+    const char *text = buf_cstr(name);
+    return grant_allows_tool(request_grant(r), text) ? find_builtin(text) : NULL;
+}
+
+void tool_call_start(struct request *r, void *ctx)
+{
+    struct json_value name = request_param(r, "name");
+    struct json_value args = request_param(r, "args");
+    struct buf text;
+
+    (void)ctx;
+    if (name.type != JSON_STRING || name.text.n <= 2) {
+        request_fail_text(r, TACTUS_E_BAD_REQUEST, "params.name must be a string");
+        return;
+    }
+    if (args.type != JSON_OBJECT && args.type != JSON_NULL && args.type != JSON_ABSENT) {
+        request_fail_text(r, TACTUS_E_BAD_REQUEST, "params.args must be an object");
+        return;
+    }
+    buf_init(&text, TOOL_NAME_MAX);
+    json_string_decode(name, &text, NULL);
+    const struct builtin_tool *tool = find_allowed(r, &text);
+    if (tool == NULL) {
+        request_fail_text(r, TACTUS_E_TOOL_NOT_ALLOWED, "Tool not allowlisted: %.*s", (int)text.len,
+                          text.p == NULL ? "" : text.p);
+    } else {
+        const struct span pieces[] = {SPAN("{\"result\":"), tool->before,
+                                      args.type == JSON_OBJECT ? args.text : SPAN("{}"),
+                                      tool->after, SPAN("}")};
+        request_done(r, pieces, sizeof(pieces) / sizeof(pieces[0]));
+    }
+    buf_fini(&text);
+}
