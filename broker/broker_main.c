@@ -2,9 +2,9 @@
  * tactus-broker: command line, process hardening, and the order in which things are made and
  * unmade.
  */
+#include "app/broker.h"
+#include "app/dev.h"
 #include "base/log.h"
-#include "broker.h"
-#include "dev.h"
 #include "net/http_client.h"
 #include "tactus/version.h"
 
@@ -79,31 +79,33 @@ static int usage_error(const char *what)
     return EX_USAGE;
 }
 
-/* -1: go on; else the exit code. */
+#define GO_ON (-1) /* no exit code: the program runs on */
+
+/* GO_ON or the exit code. */
 static int take_option(struct options *o, int id)
 {
     switch (id) {
     case OPT_CONFIG:
         o->config = optarg;
-        return -1;
+        return GO_ON;
     case OPT_CHECK:
         o->check = true;
-        return -1;
+        return GO_ON;
     case OPT_DEV:
         o->dev = true;
-        return -1;
+        return GO_ON;
     case OPT_LISTEN:
         if (o->nlisten == LISTEN_MAX) {
             return usage_error("too many --listen");
         }
         o->listen[o->nlisten++] = optarg;
-        return -1;
+        return GO_ON;
     case OPT_EVENTS:
         o->events = optarg;
-        return -1;
+        return GO_ON;
     case OPT_ALLOW:
         o->allow_missing_keys = true;
-        return -1;
+        return GO_ON;
     case OPT_VERSION:
         puts("tactus-broker " TACTUS_VERSION);
         return EX_OK;
@@ -121,7 +123,7 @@ static int read_options(struct options *o, int argc, char **argv)
     for (int id = getopt_long(argc, argv, "", long_options, NULL); id != -1;
          id = getopt_long(argc, argv, "", long_options, NULL)) {
         int exit_code = take_option(o, id);
-        if (exit_code >= 0) {
+        if (exit_code != GO_ON) {
             return exit_code;
         }
     }
@@ -131,7 +133,7 @@ static int read_options(struct options *o, int argc, char **argv)
     if (o->dev == (o->config != NULL)) {
         return usage_error("give either --config FILE or --dev");
     }
-    return -1;
+    return GO_ON;
 }
 
 /* ---- the process ---- */
@@ -242,7 +244,7 @@ int main(int argc, char **argv)
     struct error e = {0};
 
     int early = read_options(&o, argc, argv);
-    if (early >= 0) {
+    if (early != GO_ON) {
         return early;
     }
     harden();

@@ -32,10 +32,13 @@ fail() {
     exit 1
 }
 
-# Shows what a command of brokerctl says as it says it, and keeps it in $work/out.
+# Shows what a command of brokerctl answers, as it comes, and keeps it in $work/out; then, below, what
+# it said besides.
 ctl() {
-    { "$build/tactus-brokerctl" "$@" 2>&1 && echo 0 >"$work/status" || echo $? >"$work/status"; } |
-        tee "$work/out" | sed -u 's/^/               /'
+    printf '%15s' ''
+    { "$build/tactus-brokerctl" "$@" 2>"$work/aside" && echo 0 >"$work/status" ||
+        echo $? >"$work/status"; } | tee "$work/out"
+    sed 's/^/               /' "$work/aside"
     [ "$(cat "$work/status")" = 0 ] || fail "brokerctl $1 ended with $(cat "$work/status")"
 }
 
@@ -43,12 +46,13 @@ expect() {
     grep -qF -- "$2" "$3" || fail "$1: '$2' was expected"
 }
 
+# wait_for PATTERN FILE
 wait_for() {
     tries=100
-    until grep -q "$1" "$work/endpoints" 2>/dev/null; do
-        kill -0 "$broker" 2>/dev/null || fail "the broker ended at once"
+    until grep -q -- "$1" "$2" 2>/dev/null; do
+        kill -0 "$broker" 2>/dev/null || fail "the broker ended"
         tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "the broker did not listen within 10 s"
+        [ $tries -gt 0 ] || fail "waited 10 s for $1 in ${2##*/}"
         sleep 0.1
     done
 }
@@ -71,7 +75,7 @@ CONFIG
 "$build/tactus-broker" --config "$work/broker.yml" --events "$work/events" \
     >"$work/endpoints" 2>"$work/log" &
 broker=$!
-wait_for '^tls://'
+wait_for '^tls://' "$work/endpoints"
 TACTUS_BROKER_SOCKET=$(grep '^tls://' "$work/endpoints")
 TACTUS_BROKER_TLS_CA_FILE=$work/tls/ca.pem
 export TACTUS_BROKER_SOCKET TACTUS_BROKER_TLS_CA_FILE
@@ -80,13 +84,14 @@ line broker "$TACTUS_BROKER_SOCKET, process $broker"
 line chat "llm.chat of builtin/slow-40, streamed"
 ctl chat --model builtin/slow-40 "$text"
 expect chat "$text" "$work/out"
+expect usage 'prompt + 8 completion' "$work/aside"
 line call "tool.call of host.ping"
 ctl call host.ping '{"n":1}'
-expect call '"ok":true' "$work/out"
+expect call '{"ok":true,"echo":{"n":1}}' "$work/out"
 line emit "events.emit"
 ctl emit '{"event_type":"log","message":"from the demo"}'
+wait_for '"message":"from the demo"' "$work/events"
 line event "$(tail -n 1 "$work/events")"
-expect event '"message":"from the demo"' "$work/events"
 
 kill -TERM "$broker"
 status=0

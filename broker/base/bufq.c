@@ -143,16 +143,11 @@ enum err bufq_append(struct bufq *q, const struct span *pieces, size_t n)
         }
     }
     for (size_t i = 0; i < n; i++) {
-        struct span s = pieces[i];
-        if (s.n > 0 && q->tail != NULL) {
-            size_t done = fill(q->tail, s);
-            s = span_of(s.p + done, s.n - done);
-        }
-        if (s.n > 0) {
-            if (more->end == 0 && q->tail != more) {
-                link_tail(q, more);
-            }
-            (void)fill(more, s);
+        size_t done = q->tail == NULL ? 0 : fill(q->tail, pieces[i]);
+        if (done < pieces[i].n && more != NULL) {
+            link_tail(q, more);
+            (void)fill(more, span_of(pieces[i].p + done, pieces[i].n - done));
+            more = NULL; /* linked: it is the tail now */
         }
     }
     q->bytes += total;

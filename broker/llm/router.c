@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FINISH_GRACE_MS  2000u /* after a finish reason: for a provider that does not end */
-#define RELEASE_GRACE_MS 250u  /* after an end marker: for the body's end, to keep the connection  \
-                                */
-#define STEPS_A_TURN 64        /* of a local script, then others have their turn */
+#define FINISH_GRACE_MS 2000u /* after a finish reason: for a provider that does not end */
+#define RELEASE_GRACE_MS                                                                           \
+    250u                /* after an end marker: for the body's end, to keep the connection         \
+                         */
+#define STEPS_A_TURN 64 /* of a local script, then others have their turn */
 #define BODY_MAX     ((size_t)512 * 1024 * 1024)
 
 struct router {

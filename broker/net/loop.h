@@ -84,6 +84,13 @@ void loop_task_cancel(struct loop_task *t);
 /* Any thread. ERR_LIMIT when the mailbox holds its maximum of messages; the caller keeps `m`. */
 enum err loop_post(struct loop *loop, struct loop_message *m) MUST_CHECK;
 
+/* Calls fn on the loop for each of these signals (at most 4). Process-wide: one loop only. */
+struct loop_signals;
+enum err loop_signals_new(struct loop *loop, const int *numbers, size_t n,
+                          void (*fn)(void *ctx, int number), void *ctx, struct loop_signals **out,
+                          struct error *e) MUST_CHECK;
+void loop_signals_free(struct loop_signals *s); /* before loop_free; NULL is harmless */
+
 /*
  * Writes to a file (or pipe) that may be slow, on libuv's worker threads: one write at a time.
  */

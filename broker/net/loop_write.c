@@ -5,6 +5,7 @@
 #include "net/loop.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <uv.h>
 
 struct loop_write {
@@ -21,9 +22,10 @@ static void on_fs(uv_fs_t *req);
 
 static enum err submit(struct loop_write *w)
 {
-    /* libuv only reads through it. */
-    uv_buf_t part = {.base = (char *)(uintptr_t)w->rest.p, .len = w->rest.n};
+    uv_buf_t part = {.len = w->rest.n};
 
+    /* libuv only reads through it, but its type has no const. */
+    memcpy(&part.base, &w->rest.p, sizeof(part.base));
     return uv_fs_write(loop_uv(w->loop), &w->req, w->fd, &part, 1, -1, on_fs) == 0 ? ERR_OK
                                                                                    : ERR_IO;
 }

@@ -34,6 +34,13 @@ void framing_fini(struct framing *f)
     buf_fini(&f->kept);
 }
 
+void framing_forget(struct framing *f)
+{
+    framing_fini(f);
+    f->used = false;
+    f->need = 0;
+}
+
 enum framing_kind framing_detect(char first)
 {
     if (first >= '0' && first <= '9') {

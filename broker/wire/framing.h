@@ -41,6 +41,9 @@ struct framing {
 void framing_init(struct framing *f, size_t max, atomic_size_t *meter, size_t meter_max);
 void framing_fini(struct framing *f);
 
+/* Frees what is kept: after a failure nothing more can be read. The kind stays. */
+void framing_forget(struct framing *f);
+
 /* What a connection that starts with `first` speaks. */
 enum framing_kind framing_detect(char first);
 

@@ -121,8 +121,8 @@ static void session_free(struct session *s)
 
 /* ---- output ---- */
 
-enum err session_event(struct session *s, struct span id_json, const char *event,
-                       const char *member, const struct span *pieces, size_t n)
+static enum err write_event(struct session *s, struct span id_json, const char *event,
+                            const char *member, const struct span *pieces, size_t n, bool bounded)
 {
     bool counted = s->framing.kind == FRAMING_LENGTH;
     struct wire_totals *totals = s->wire->totals;
@@ -144,11 +144,17 @@ enum err session_event(struct session *s, struct span id_json, const char *event
         snprintf(prefix, sizeof(prefix), "%010zu\n", total);
         all[0] = span_of(prefix, TACTUS_LENGTH_PREFIX);
     }
-    if (atomic_load_explicit(&totals->buffered, memory_order_relaxed) + total >
-        s->wire->config->limits.max_buffered_bytes) {
+    if (bounded && atomic_load_explicit(&totals->buffered, memory_order_relaxed) + total >
+                       s->wire->config->limits.max_buffered_bytes) {
         return ERR_LIMIT;
     }
     return stream_write(s->stream, all, count);
+}
+
+enum err session_event(struct session *s, struct span id_json, const char *event,
+                       const char *member, const struct span *pieces, size_t n)
+{
+    return write_event(s, id_json, event, member, pieces, n, true);
 }
 
 /* An error that belongs to no request in flight: under `id` (decoded, may be empty). */
@@ -163,7 +169,7 @@ static void refuse_with(struct session *s, struct span id, const struct failure 
     enum err rc = buf_status(&json);
     if (rc == ERR_OK) {
         struct span error = span_of(json.p + id_length, json.len - id_length);
-        rc = session_event(s, span_of(json.p, id_length), "error", "error", &error, 1);
+        rc = write_event(s, span_of(json.p, id_length), "error", "error", &error, 1, false);
     }
     buf_fini(&json);
     if (rc != ERR_OK) {
@@ -330,6 +336,7 @@ static void framing_failed(struct session *s, enum framing_result rc)
     const struct limits *l = &s->wire->config->limits;
     struct span none = SPAN("");
 
+    framing_forget(&s->framing);
     switch (rc) {
     case FRAMING_TOO_LARGE:
         refuse(s, none, TACTUS_E_MESSAGE_TOO_LARGE,

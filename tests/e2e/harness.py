@@ -5,6 +5,7 @@ a test; every process that is started is noted there, so that run.py can end wha
 """
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -25,6 +26,7 @@ SHARED = TEMPORARY  # of this run: certificates
 TRANSPORTS = ("unix", "tcp", "tls")
 FRAMINGS = ("ndjson", "framed")
 TERMINAL = ("done", "error", "response", "timeout")
+NUMBERS = itertools.count()  # names of files and sockets
 EX_USAGE, EX_DATAERR, EX_UNAVAILABLE, EX_CONFIG = 64, 65, 69, 78
 
 
@@ -191,7 +193,7 @@ def configuration(*providers: dict, transports: tuple = ("unix",), grant: dict |
     for transport in transports:
         entry: dict = {"auth": "none", "grant": "all", **(listener or {})}
         if transport == "unix":
-            entry["url"] = f"unix://{TEMPORARY}/broker-{len(os.listdir(TEMPORARY))}.sock"
+            entry["url"] = f"unix://{TEMPORARY}/broker-{next(NUMBERS)}.sock"
         else:
             entry["url"] = f"{transport}://127.0.0.1:0"
         if transport == "tls":
@@ -217,8 +219,7 @@ class Broker:
 
     def __init__(self, config: dict | str | None = None, args: tuple = (), env: dict | None = None,
                  endpoints: int | None = None, ca: pathlib.Path | None = None):
-        number = len(os.listdir(TEMPORARY))
-        self.directory = TEMPORARY / f"run-{number}"
+        self.directory = TEMPORARY / f"run-{next(NUMBERS)}"
         self.directory.mkdir()
         self.argv: list = [BUILD / "tactus-broker"]
         self.ca = ca

@@ -230,7 +230,7 @@ def test_a_long_prompt():
 @bound(60, alone=True)
 def test_buffered_bytes_altogether():
     """max_buffered_bytes bounds all connections together: Overloaded, and the broker lives."""
-    config = configuration(limits={"max_message_bytes": 8 * MIB, "max_buffered_bytes": 16 * MIB})
+    config = configuration(limits={"max_message_bytes": MIB, "max_buffered_bytes": 3 * MIB})
     with Broker(config) as broker, broker.client() as other:
         other.ping()
         before = broker.memory()
@@ -238,11 +238,12 @@ def test_buffered_bytes_altogether():
         for client in clients:
             client.sock.settimeout(2)
             try:
-                client.sock.sendall(b"%010d\n" % (8 * MIB) + b'{"id":"a","x":"' + b"y" * (6 * MIB))
+                client.sock.sendall(b"%010d\n" % MIB + b'{"id":"a","x":"' + b"y" * 900_000)
             except OSError:
                 pass  # refused while it sent
-        other.ping("meanwhile")
-        bounded(broker, before, 32 * MIB, "eight clients with 6 of 8 MiB each")
+        answer = other.request("tool.call", {"name": "host.ping"})[0]
+        check(answer["event"] == "done" or answer["error"]["type"] == "Overloaded", h.short(answer))
+        bounded(broker, before, 6 * MIB, "eight clients with 0.9 of 1 MiB each")
         told = []
         for client in clients:
             client.sock.settimeout(0.2)

@@ -2,10 +2,10 @@
  * The process: opens everything before anything runs, then worker 0 on the main thread (with the
  * signals) and the others on theirs. Stopping is a message to each worker and an answer from each.
  */
-#include "broker.h"
+#include "app/broker.h"
 
+#include "app/app_private.h"
 #include "base/log.h"
-#include "broker_private.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -60,9 +60,9 @@ static void on_drain_deadline(void *ctx)
     }
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void on_signal(void *ctx, int number)
 {
-    struct broker *b = handle->data;
+    struct broker *b = ctx;
     struct loop *loop = b->workers[0].loop;
 
     if (number == SIGHUP) {
@@ -89,19 +89,8 @@ static enum err watch_signals(struct broker *b, struct error *e)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
 
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        uv_signal_t *s = &b->signals[i];
-        int rc = uv_signal_init(loop_uv(b->workers[0].loop), s);
-        if (rc == 0) {
-            s->data = b;
-            b->nsignals++;
-            rc = uv_signal_start(s, on_signal, numbers[i]);
-        }
-        if (rc != 0) {
-            return err_set(e, ERR_IO, "cannot watch signals: %s", uv_strerror(rc));
-        }
-    }
-    return ERR_OK;
+    return loop_signals_new(b->workers[0].loop, numbers, sizeof(numbers) / sizeof(numbers[0]),
+                            on_signal, b, &b->signals, e);
 }
 
 /* ---- listeners ---- */
@@ -261,9 +250,7 @@ void broker_free(struct broker *b)
     if (b == NULL) {
         return;
     }
-    for (unsigned i = 0; i < b->nsignals; i++) {
-        uv_close((uv_handle_t *)&b->signals[i], NULL);
-    }
+    loop_signals_free(b->signals);
     if (b->workers != NULL) {
         if (b->workers[0].loop != NULL) {
             loop_deadline_clear(b->workers[0].loop, &b->drain_deadline);

@@ -1,8 +1,8 @@
 /*
  * The broker as a whole: loops, listeners, bus. main() makes one, runs it, frees it.
  */
-#ifndef TACTUS_BROKER_H
-#define TACTUS_BROKER_H
+#ifndef TACTUS_APP_BROKER_H
+#define TACTUS_APP_BROKER_H
 
 #include "base/err.h"
 #include "gate/config.h"

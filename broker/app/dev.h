@@ -2,8 +2,8 @@
  * What --dev sets up: a private directory with a Unix socket, a fresh CA and certificates, and
  * loopback listeners on free ports. The directory goes with the process.
  */
-#ifndef TACTUS_DEV_H
-#define TACTUS_DEV_H
+#ifndef TACTUS_APP_DEV_H
+#define TACTUS_APP_DEV_H
 
 #include "base/err.h"
 #include "gate/config.h"

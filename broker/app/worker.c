@@ -2,8 +2,8 @@
  * A worker: one loop with its HTTP client, router, sessions and listeners. Connections live and die
  * on one worker; those of a Unix socket come in on worker 0 and are handed round.
  */
+#include "app/app_private.h"
 #include "base/log.h"
-#include "broker_private.h"
 #include "events/events.h"
 #include "llm/chat.h"
 #include "net/http_client.h"

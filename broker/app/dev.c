@@ -1,5 +1,5 @@
 /* The surroundings of --dev: see dev.h. Called by main only. */
-#include "dev.h"
+#include "app/dev.h"
 
 #include "net/tls.h"
 

@@ -2,9 +2,9 @@
  * The methods about the broker itself: broker.info (what this caller may use; no secret, no path)
  * and broker.cancel (ends another request of the same connection).
  */
+#include "app/app_private.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "broker_private.h"
 #include "tactus/protocol.h"
 #include "tactus/version.h"
 #include "tools/tools.h"

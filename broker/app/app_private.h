@@ -1,8 +1,9 @@
-/* Shared by broker.c, worker.c and self.c: what the process consists of. */
-#ifndef TACTUS_BROKER_PRIVATE_H
-#define TACTUS_BROKER_PRIVATE_H
+/* Shared by broker.c, worker.c and self.c: what the process consists of. Nobody else includes it.
+ */
+#ifndef TACTUS_APP_PRIVATE_H
+#define TACTUS_APP_PRIVATE_H
 
-#include "broker.h"
+#include "app/broker.h"
 #include "events/bus.h"
 #include "llm/router.h"
 #include "net/listener.h"
@@ -10,7 +11,6 @@
 #include "wire/session.h"
 
 #include <pthread.h>
-#include <uv.h>
 
 struct http_client;
 
@@ -51,8 +51,7 @@ struct broker {
     unsigned running;     /* workers that have not drained; worker 0 only */
     bool stopping;
     bool shutting_down;
-    uv_signal_t signals[3];
-    unsigned nsignals;
+    struct loop_signals *signals;
     struct loop_deadline drain_deadline;
 };
 
