@@ -147,6 +147,7 @@ static void harden(void)
 
     (void)setrlimit(RLIMIT_CORE, &none);
     (void)prctl(PR_SET_DUMPABLE, 0);
+    (void)unsetenv("SSLKEYLOGFILE"); /* libcurl would write the keys of TLS sessions there */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);

@@ -6,12 +6,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/redact.h"
+#include "base/text.h"
 #include "net/http_client.h"
 #include "net/loop.h"
 #include "tactus/protocol.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FINISH_GRACE_MS 2000u /* after a finish reason: for a provider that does not end */
 #define RELEASE_GRACE_MS                                                                           \
@@ -180,6 +183,21 @@ static bool is_success(int status)
     return status >= 200 && status <= 299;
 }
 
+/* A provider may put anything there, our key too: it is redacted as its messages are. */
+static void keep_request_id(struct llm_call *call, const char *id)
+{
+    struct buf clean;
+
+    buf_init(&clean, 64u * 1024u);
+    redact_text(call->provider->redact, span_str(id), true, &clean);
+    if (buf_status(&clean) == ERR_OK) {
+        size_t n = text_cut(clean.p, clean.len, sizeof(call->request_id) - 1);
+        memcpy(call->request_id, buf_cstr(&clean), n);
+        call->request_id[n] = '\0';
+    }
+    buf_fini(&clean);
+}
+
 static void on_head(void *ctx, const struct http_head *head)
 {
     struct llm_call *call = ctx;
@@ -195,7 +213,7 @@ static void on_head(void *ctx, const struct http_head *head)
         is_success(head->status)
             ? -1
             : failure_retry_after(head->retry_after, head->retry_after_ms, clock_wall_ms());
-    snprintf(call->request_id, sizeof(call->request_id), "%s", head->request_id);
+    keep_request_id(call, head->request_id);
     call->reader = call->provider->ops->reader_new(call->provider, &reader_head);
 }
 
