@@ -143,7 +143,11 @@ static bool next_item(struct json_value container, enum json_type type, size_t *
     }
     const char *start = container.text.p;
     const char *end = start + container.text.n;
-    const char *p = *cursor == 0 ? start + 1 : start + *cursor;
+    /* A whole text may have white space before it. */
+    const char *p = *cursor == 0 ? skip_space(start, end) : start + *cursor;
+    if (*cursor == 0 && p < end) {
+        p++;
+    }
     p = skip_space(p, end);
     if (p < end && *p == ',') {
         p = skip_space(p + 1, end);

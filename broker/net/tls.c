@@ -60,13 +60,14 @@ static enum err load_files(SSL_CTX *ctx, const char *cert_file, const char *key_
 static bool set_options(SSL_CTX *ctx)
 {
     static const unsigned char session_context[] = "tactus";
+    char groups[] = "X25519:P-256:P-384"; /* the macro takes no const */
 
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets need none */
     return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 &&
-           SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384") == 1 &&
+           SSL_CTX_set1_groups_list(ctx, groups) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 1) == 1 &&
            SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1) == 1;
 }

@@ -165,7 +165,7 @@ static double decimal(struct span s)
     return v;
 }
 
-/* The month of a name of three letters, 0-11; -1 when it is none. */
+/* The month of a name of three letters, 0-11; 12 when it is none. */
 static int month_of(struct span s)
 {
     static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -175,7 +175,7 @@ static int month_of(struct span s)
             return i;
         }
     }
-    return -1;
+    return 12;
 }
 
 /* "HH:MM:SS" into `t`. */
@@ -202,7 +202,7 @@ static bool time_of(struct span s, struct tm *t)
  */
 static bool http_date(struct span s, int64_t *out)
 {
-    struct tm t = {.tm_mon = -1, .tm_hour = -1};
+    struct tm t = {.tm_mon = 12, .tm_hour = -1};
     uint64_t number[2] = {0, 0};
     size_t numbers = 0;
     size_t i = 0;
@@ -220,12 +220,12 @@ static bool http_date(struct span s, int64_t *out)
                 return false;
             }
             numbers++;
-        } else if (t.tm_mon < 0) {
+        } else if (t.tm_mon == 12) {
             t.tm_mon = month_of(word);
         }
         i += word.n + 1;
     }
-    if (numbers != 2 || t.tm_mon < 0 || t.tm_hour < 0 || number[0] < 1 || number[0] > 31 ||
+    if (numbers != 2 || t.tm_mon == 12 || t.tm_hour < 0 || number[0] < 1 || number[0] > 31 ||
         number[1] > 9999) {
         return false;
     }

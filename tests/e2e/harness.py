@@ -245,13 +245,14 @@ class Broker:
         return self
 
     def __exit__(self, kind, *_) -> None:
+        died = self.process.poll()
         try:
-            if kind is None and self.process.poll() is None:
+            if kind is None and died is None:
                 self.stop()
         finally:
             self._end()
-        if kind is None:
-            self.judge_log()
+        self.judge_log()
+        check(kind is None or died is None or died >= 0, f"the broker died of signal {-(died or 0)}: {self.stderr()[-600:]}")
 
     def _is_up(self) -> bool:
         if self.process.poll() is not None:

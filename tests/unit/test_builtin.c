@@ -15,6 +15,7 @@ static const struct provider provider = {
     .name = "b", .ops = &provider_builtin, .max_reply_bytes = 1024};
 
 static struct chat_record record;
+static size_t steps; /* of the last run */
 
 static struct json_value json(const char *text)
 {
@@ -57,8 +58,10 @@ static void run(const char *model, const char *messages, const char *tools)
     free(text);
     free(name);
     assert_non_null(s);
+    steps = 0;
     while (status == READER_MORE) {
         size_t before = record.n;
+        steps++;
         size_t texts = 0;
         status = provider_builtin.script_step(s, &sink, &failure);
         for (const char *p = record.text + before; *p != '\0'; p++) {
@@ -87,6 +90,7 @@ static void test_echo(void **state)
     check("echo", USER("Hello, w\u00f6rld \u65e5\u672c\u8a9e \U0001F389!"), NULL,
           "M:echo\nT:Hello,\nT: w\u00f6rld\nT: \u65e5\u672c\u8a9e\nT: \U0001F389!\n" END("4", "4",
                                                                                          "8"));
+    assert_int_equal(steps, 4);
     check("echo", USER("one"), NULL, "M:echo\nT:one\n" END("1", "1", "2"));
     check("echo", USER("  a \\t b  "), NULL, "M:echo\nT:  a\nT: \t b  \n" END("2", "2", "4"));
     check("echo", USER(" \\f\\u000b "), NULL, "M:echo\nT: \f\v \n" END("0", "0", "0"));
@@ -151,6 +155,7 @@ static void test_tokens(void **state)
     (void)state;
     check("tokens-3", USER("a b"), NULL,
           "M:tokens-3\nT:token\nT: token\nT: token\n" END("2", "3", "5"));
+    assert_int_equal(steps, 3); /* the last word and the end are one step */
     check("tokens-1", USER("a"), NULL, "M:tokens-1\nT:token\n" END("1", "1", "2"));
     check("tokens-0", USER("a"), NULL, "M:tokens-0\n" END("1", "0", "1"));
 }

@@ -134,6 +134,10 @@ static const struct transcript transcripts[] = {
     {"tools_no_id.sse", M "C:0 |f|{\"a\"\nC:0 ||:1}\nC:1 |g|{}\n" TOOLS_DONE, NULL, 0, true, NULL},
     {"tools_no_id_same_index.sse", M "C:0 |f|{\"a\":1}\nC:1 |f|{\"a\":2}\nC:2 |g|{}\n" TOOLS_DONE,
      NULL, 0, true, NULL},
+    {"tools_no_id_open.sse", M "C:0 |f|\nC:1 |f|\nC:2 |g|\nC:2 ||{\"x\":1}\n" TOOLS_DONE, NULL, 0,
+     true, NULL},
+    {"tools_index_late.sse", M "C:0 call_a|f|\nC:0 ||{\"a\"\nC:0 ||:1}\n" TOOLS_DONE, NULL, 0, true,
+     NULL},
     {"tools_name_repeated.sse", M "C:0 call_a|f|\nC:0 ||{\"a\"\nC:0 ||:1}\n" TOOLS_DONE, NULL, 0,
      true, NULL},
     {"tools_new_id_each_delta.sse",
@@ -541,26 +545,30 @@ static void test_limits(void **state)
 static void test_error_body_without_end(void **state)
 {
     static const struct transcript t = {"x.txt", "", "text/plain", 500, false, NULL};
+    static const size_t chunks[] = {4096, 5000, 64 * 1024 - 1, 64 * 1024, 100 * 1024};
+    static char chunk[100 * 1024];
     struct reader_head head = head_of(&t);
-    struct failure failure = {.type = "none"};
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
-    static char chunk[4096];
-    enum reader_status status = READER_MORE;
-    size_t fed = 0;
 
     (void)state;
     memset(chunk, 'e', sizeof chunk);
-    struct provider_reader *r = provider_openai.reader_new(&provider, &head);
-    assert_non_null(r);
-    while (status == READER_MORE) {
-        status = provider_openai.reader_feed(r, chunk, sizeof chunk, &sink, &failure);
-        fed += sizeof chunk;
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+        struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+        struct failure failure = {.type = "none"};
+        enum reader_status status = READER_MORE;
+        size_t fed = 0;
+
+        assert_non_null(r);
+        while (status == READER_MORE) {
+            status = provider_openai.reader_feed(r, chunk, chunks[i], &sink, &failure);
+            fed += chunks[i];
+        }
+        assert_int_equal(status, READER_FAILED);
+        assert_true(fed >= 64 * 1024 && fed < 64 * 1024 + chunks[i]);
+        assert_int_equal(strlen(failure.message), FAILURE_MESSAGE_MAX);
+        assert_string_equal(failure.type, TACTUS_E_API_SERVER);
+        provider_openai.reader_free(r);
     }
-    assert_int_equal(status, READER_FAILED);
-    assert_int_equal(fed, 64 * 1024);
-    assert_int_equal(strlen(failure.message), FAILURE_MESSAGE_MAX);
-    assert_string_equal(failure.type, TACTUS_E_API_SERVER);
-    provider_openai.reader_free(r);
 }
 
 /* A reply can have 256 calls, not one more; a delta costs no allocation once buffers have grown. */

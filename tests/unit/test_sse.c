@@ -80,6 +80,8 @@ static void test_forms(void **state)
         {"data: a\n\ndata: b\n\n", "<|a><|b>"},
         {"data: a\r\n\r\ndata: b\r\n\r\n", "<|a><|b>"},
         {"data: a\r\rdata: b\r\r", "<|a><|b>"},
+        {"data: a\r\ndata: b\r\n\r\n", "<|a\nb>"},
+        {"data: a\rdata: b\r\ndata: c\ndata: d\n\r\n", "<|a\nb\nc\nd>"},
         {"data: a\r\n\ndata: b\n\r\n\r\r", "<|a><|b>"},
         {"data:a\n\ndata:  b \n\n", "<|a><| b >"},
         {"data: a\ndata:\ndata: b\n\n", "<|a\n\nb>"},
