@@ -110,11 +110,11 @@ static void link_tail(struct bufq *q, struct bufq_chunk *c)
     q->tail = c;
 }
 
-/* Copies as much of `s` as fits into `c`; returns how much. */
+/* Copies as much of `s` as fits into `c` (NULL: nothing fits); returns how much. */
 static size_t fill(struct bufq_chunk *c, struct span s)
 {
-    size_t room = c->cap - c->end;
-    size_t n = s.n < room ? s.n : room;
+    const size_t room = c == NULL ? 0 : c->cap - c->end;
+    const size_t n = s.n < room ? s.n : room;
 
     if (n > 0) {
         memcpy(c->data + c->end, s.p, n);
@@ -133,21 +133,21 @@ enum err bufq_append(struct bufq *q, const struct span *pieces, size_t n)
         }
         total += pieces[i].n;
     }
-    size_t room = q->tail == NULL ? 0 : q->tail->cap - q->tail->end;
-    struct bufq_chunk *more = NULL;
+    struct bufq_chunk *old = q->tail;
+    const size_t room = old == NULL ? 0 : old->cap - old->end;
     if (total > room) {
-        size_t rest = total - room;
-        more = chunk_get(q, rest <= POOLED_CAP ? POOLED_CAP : rest);
+        const size_t rest = total - room;
+        struct bufq_chunk *more = chunk_get(q, rest <= POOLED_CAP ? POOLED_CAP : rest);
         if (more == NULL) {
             return ERR_NOMEM;
         }
+        link_tail(q, more);
     }
+    /* What the old tail has no room for goes to the new one, which has room for all of the rest. */
     for (size_t i = 0; i < n; i++) {
-        size_t done = q->tail == NULL ? 0 : fill(q->tail, pieces[i]);
-        if (done < pieces[i].n && more != NULL) {
-            link_tail(q, more);
-            (void)fill(more, span_of(pieces[i].p + done, pieces[i].n - done));
-            more = NULL; /* linked: it is the tail now */
+        const size_t done = fill(old, pieces[i]);
+        if (done < pieces[i].n) {
+            (void)fill(q->tail, span_of(pieces[i].p + done, pieces[i].n - done));
         }
     }
     q->bytes += total;

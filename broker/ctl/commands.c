@@ -455,8 +455,10 @@ static void show_usage(struct exchange *x, struct json_value data)
 
 static int chat_done(struct exchange *x, struct json_value data)
 {
+    if (data.type != JSON_OBJECT) {
+        return broken_event(x->ctl, "done without its data");
+    }
     int code = x->streamed ? EX_OK : show_text(x, json_find(data, "text"));
-
     if (code != EX_OK) {
         return code;
     }
@@ -606,10 +608,26 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* `width` 0: the last column. */
 static void put_column(struct output *o, const char *text, size_t width)
 {
     output_remote_line(o, span_str(text));
-    output_pad(o, span_str(text), width + 2);
+    output_pad(o, span_str(text), width > 0 ? width + 2 : 0);
+}
+
+static void put_provider(struct output *o, const cJSON *item, size_t name_width, size_t type_width)
+{
+    const cJSON *models = cJSON_GetObjectItemCaseSensitive(item, "models");
+    const char *type = text_of(item, "type");
+
+    if (!cJSON_IsArray(models) && type[0] == '\0') {
+        output_remote_line(o, span_str(name_of(item)));
+    } else {
+        put_column(o, name_of(item), name_width);
+        put_column(o, type, cJSON_IsArray(models) ? type_width : 0);
+        put_names(o, models);
+    }
+    output_str(o, "\n");
 }
 
 static void show_providers(struct output *o, const cJSON *info)
@@ -634,12 +652,8 @@ static void show_providers(struct output *o, const cJSON *info)
     }
     cJSON_ArrayForEach(item, list)
     {
-        const cJSON *models = cJSON_GetObjectItemCaseSensitive(item, "models");
         put_label(o, label);
-        put_column(o, name_of(item), name_width);
-        put_column(o, text_of(item, "type"), type_width);
-        put_names(o, models);
-        output_str(o, "\n");
+        put_provider(o, item, name_width, type_width);
         label = "";
     }
 }
@@ -693,7 +707,7 @@ static void show_limits(struct output *o, const cJSON *info)
         } else if (cJSON_IsBool(item)) {
             output_str(o, cJSON_IsTrue(item) ? "yes" : "no");
         } else {
-            output_remote_line(o, span_str(name_of(item)));
+            output_remote_line(o, cJSON_IsString(item) ? span_str(item->valuestring) : SPAN("-"));
         }
         output_str(o, "\n");
         label = "";

@@ -84,7 +84,6 @@ static enum err parse_address(const char *rest, enum client_transport transport,
     bool bracketed = rest[0] == '[';
     const char *host = bracketed ? rest + 1 : rest;
     size_t host_n = strcspn(host, bracketed ? "]" : ":/");
-    const char *port = host + host_n + (bracketed && host[host_n] == ']' ? 1 : 0);
     uint64_t number = 0;
 
     if (host_n >= sizeof(made.host)) {
@@ -92,9 +91,10 @@ static enum err parse_address(const char *rest, enum client_transport transport,
                        sizeof(made.host) - 1);
     }
     memcpy(made.host, host, host_n);
-    if (!host_ok(made.host, bracketed)) {
+    if ((bracketed && host[host_n] != ']') || !host_ok(made.host, bracketed)) {
         return err_set(e, ERR_CONFIG, "no valid host; a v6 address stands in brackets");
     }
+    const char *port = host + host_n + (bracketed ? 1 : 0);
     if (port[0] != ':') {
         return err_set(e, ERR_CONFIG, "no port after the host");
     }
@@ -506,8 +506,11 @@ static enum err tls_trust(SSL_CTX *ctx, const struct client_options *options, st
     if (options->ca_file == NULL || options->ca_file[0] == '\0') {
         return ERR_OK;
     }
+    if (access(options->ca_file, R_OK) != 0) { /* OpenSSL's word for it is hard to read */
+        return err_sys(e, ERR_CONFIG, errno, "CA file %s", options->ca_file);
+    }
     if (SSL_CTX_load_verify_file(ctx, options->ca_file) != 1) {
-        enum err rc = tls_failed("cannot use it", ERR_CONFIG, e);
+        enum err rc = tls_failed("cannot be used", ERR_CONFIG, e);
         (void)err_wrap(e, "CA file %s", options->ca_file);
         return rc;
     }

@@ -20,6 +20,7 @@ from typing import Any, Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TACTUS_BUILD", ROOT / "build" / "debug")).resolve()
+WORKERS = int(os.environ.get("TACTUS_E2E_WORKERS", "1"))
 FULL = os.environ.get("TACTUS_E2E_FULL") == "1"
 TEMPORARY = pathlib.Path(tempfile.gettempdir())  # of the test that runs; set by run.py
 SHARED = TEMPORARY  # of this run: certificates
@@ -201,7 +202,7 @@ def configuration(*providers: dict, transports: tuple = ("unix",), grant: dict |
             entry = {"cert": str(certs / "server.pem"), "key": str(certs / "server.key"), **entry}
         listeners.append(entry)
     return {
-        "broker": {"workers": 1, "drain_timeout": 2, **sections.pop("broker", {})},
+        "broker": {"workers": WORKERS, "drain_timeout": 2, **sections.pop("broker", {})},
         "listeners": listeners,
         "providers": [{"name": "builtin", "type": "builtin"}, *providers],
         "grants": [{"name": "all", "models": ["*"], "tools": ["*"], **(grant or {})}],

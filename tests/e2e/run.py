@@ -20,6 +20,7 @@ import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE), str(HERE.parent / "fixtures")]
 import harness  # noqa: E402
 

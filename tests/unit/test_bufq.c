@@ -136,6 +136,23 @@ static void test_large_piece_has_one_chunk(void **state)
     assert_int_equal(bed->pool.nfree, 0); /* not of the pooled size */
 }
 
+/* The rest that the last chunk has no room for decides how large the new one is. */
+static void test_rest_decides_the_size(void **state)
+{
+    struct bed *bed = *state;
+    static char text[3 * BUFQ_CHUNK_SIZE];
+    const struct span first = {text, 10};
+    const struct span piece = {text, sizeof(text)};
+    struct iovec iov[3];
+
+    assert_int_equal(bufq_append(&bed->q, &first, 1), ERR_OK);
+    assert_int_equal(bufq_append(&bed->q, &piece, 1), ERR_OK);
+    assert_int_equal(bufq_peek(&bed->q, iov, 3), 2);
+    const size_t header = BUFQ_CHUNK_SIZE - iov[0].iov_len;
+    assert_int_equal(iov[1].iov_len, 10 + sizeof(text) - iov[0].iov_len);
+    assert_int_equal(atomic_load(&bed->meter), BUFQ_CHUNK_SIZE + header + iov[1].iov_len);
+}
+
 static void test_peek_is_bounded(void **state)
 {
     struct bed *bed = *state;
@@ -334,6 +351,7 @@ int main(void)
         BED_TEST(test_empty),
         BED_TEST(test_bytes_come_out_in_order),
         BED_TEST(test_large_piece_has_one_chunk),
+        BED_TEST(test_rest_decides_the_size),
         BED_TEST(test_peek_is_bounded),
         BED_TEST(test_chunks_never_move),
         BED_TEST(test_steady_traffic_allocates_nothing),

@@ -92,11 +92,22 @@ static void test_surrogates(void **state)
 {
     (void)state;
     static const struct span lone[] = {
-        TEXT("\"\\ud800\""),         TEXT("\"\\udbff\""),        TEXT("\"\\udc00\""),
-        TEXT("\"\\udfff\""),         TEXT("\"\\ud800x\""),       TEXT("\"\\ud800\\n\""),
-        TEXT("\"\\ud800\\ud800\""),  TEXT("\"\\ud800\\u0041\""), TEXT("\"\\udc00\\ud800\""),
-        TEXT("\"\\ud800\\ue000\""),  TEXT("\"\\ud800\\udbff\""), TEXT("\"\\ud83c\\udf0d\\udf0d\""),
-        TEXT("{\"\\ud800\":1}"),     TEXT("[\"\\uDFAA\"]"),      TEXT("\"\\ud800\xc3\xa9\""),
+        TEXT("\"\\ud800\""),
+        TEXT("\"\\udbff\""),
+        TEXT("\"\\udc00\""),
+        TEXT("\"\\udfff\""),
+        TEXT("\"\\udc00\\udc00\""),
+        TEXT("\"\\ud800x\""),
+        TEXT("\"\\ud800\\n\""),
+        TEXT("\"\\ud800\\ud800\""),
+        TEXT("\"\\ud800\\u0041\""),
+        TEXT("\"\\udc00\\ud800\""),
+        TEXT("\"\\ud800\\ue000\""),
+        TEXT("\"\\ud800\\udbff\""),
+        TEXT("\"\\ud83c\\udf0d\\udf0d\""),
+        TEXT("{\"\\ud800\":1}"),
+        TEXT("[\"\\uDFAA\"]"),
+        TEXT("\"\\ud800\xc3\xa9\""),
         TEXT("\"\\ud800 \\udc00\""),
     };
     static const struct span never[] = {

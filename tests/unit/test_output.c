@@ -25,7 +25,7 @@
 /* A file in memory takes what is written, however much. */
 struct sink {
     struct output out;
-    char text[128 * 1024];
+    char text[512 * 1024];
 };
 
 static void sink_init(struct sink *s, bool terminal, bool colour)
@@ -329,9 +329,10 @@ static void test_odd_info(void **state)
     info_is("{\"providers\":[],\"tools\":[{\"name\":\"t\"},\"u\",7],"
             "\"limits\":{\"a_bytes\":-1,\"b\":true,\"c\":\"x\",\"d\":[],\"e_bytes\":1e300}}",
             "endpoint   /b.sock\nproviders  none\ntools      t, u, \nlimits     a_bytes  -1\n"
-            "           b        yes\n           c        x\n           d        \n"
+            "           b        yes\n           c        x\n           d        -\n"
             "           e_bytes  1e+300\n");
-    info_is("{\"providers\":[\"x\",{\"type\":\"t\"},4]}", "endpoint   /b.sock\nproviders  x  \n");
+    info_is("{\"providers\":[\"x\",{\"type\":\"t\"},{\"name\":\"yy\",\"models\":[\"*\"]}]}",
+            "endpoint   /b.sock\nproviders  x\n               t\n           yy     *\n");
 }
 
 static void test_no_info(void **state)
