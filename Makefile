@@ -13,6 +13,15 @@ CC      := gcc
 endif
 B       := build/$(VARIANT)
 
+# V=1 shows the commands.
+ifeq ($(V),1)
+Q   :=
+SAY := @:
+else
+Q   := @
+SAY := @printf '  %-4s %s\n'
+endif
+
 PKGS := libuv openssl libcurl libcjson yaml-0.1
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
@@ -50,7 +59,6 @@ APP    := broker worker self dev
 LIB_SRC := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c) $(GATE:%=broker/gate/%.c) \
            $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) $(TOOLS:%=broker/tools/%.c) \
            $(EVENTS:%=broker/events/%.c) $(CTL:%=broker/ctl/%.c) $(APP:%=broker/app/%.c)
-LIB_SRC := $(wildcard $(LIB_SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 LIB     := $(B)/libtactus-broker.a
 
@@ -73,26 +81,33 @@ programs: $(PROGRAMS)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(SAY) CC $@
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $(LIB_OBJ)
+	$(SAY) AR $@
+	$(Q)ar rcs $@ $(LIB_OBJ)
 
 $(B)/tactus-broker: $(B)/broker/broker_main.o $(LIB)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 $(B)/tactus-brokerctl: $(B)/broker/brokerctl.o $(LIB)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 # ---- tests ----
 CPPFLAGS_tests := -Itests
 $(B)/tests/%.o: CPPFLAGS += $(CPPFLAGS_tests)
 $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/tests/fixtures/torture.o $(LIB)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/loop/%: $(B)/tests/loop/%.o $(B)/tests/fixtures/torture.o $(B)/tests/fixtures/peer.o $(LIB)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(LIB)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 -include $(wildcard $(B)/broker/*.d $(B)/broker/*/*.d $(B)/tests/*/*.d)
 .SECONDARY:
@@ -166,7 +181,8 @@ LIBFUZZER_BIN := $(FUZZERS:tests/fuzz/%.c=build/fuzz/libfuzzer/%)
 ifeq ($(VARIANT),fuzz)
 $(B)/libfuzzer/%: $(B)/tests/fuzz/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 fuzz: $(LIBFUZZER_BIN)
 	@for t in $(FUZZERS:tests/fuzz/fuzz_%.c=%); do \
 	    mkdir -p build/fuzz/corpus/$$t tests/fuzz/regression/$$t && echo "fuzz_$$t, $(FUZZ_SECONDS) s" && \

@@ -153,14 +153,14 @@ static struct span stand_in(const char *p, size_t len, bool one_line)
     if (len == 0) {
         return SPAN(replacement);
     }
-    if (!is_control(p, len)) {
-        return (struct span){0};
-    }
     bool layout = *p == '\n' || *p == '\t';
     if (one_line && (layout || *p == '\r')) {
         return SPAN(" ");
     }
-    return layout ? (struct span){0} : SPAN(replacement);
+    if (is_control(p, len) && !layout) {
+        return SPAN(replacement);
+    }
+    return (struct span){0};
 }
 
 static void put_clean(struct output *o, struct span text, bool one_line)

@@ -63,6 +63,8 @@ enum err openai_build(const struct provider *p, const struct chat_request *reque
     if (p->key.n > 0) {
         struct buf *value = provider_http_header(out, "Authorization");
 
+        /* Room first: growth would leave copies of the key that buf_wipe cannot reach. */
+        (void)buf_reserve(value, sizeof("Bearer ") - 1 + p->key.n);
         buf_put_str(value, "Bearer ");
         buf_put_span(value, p->key);
     }

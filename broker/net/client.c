@@ -627,7 +627,7 @@ enum err client_connect(const struct client_endpoint *endpoint,
     if (rc == ERR_OK) {
         rc = client_adopt(fd, options, &c, e);
     }
-    if (rc == ERR_OK && endpoint->transport == CLIENT_TLS) {
+    if (c != NULL && endpoint->transport == CLIENT_TLS) {
         rc = start_tls(c, endpoint->host, options, deadline, e);
     }
     if (rc != ERR_OK) {

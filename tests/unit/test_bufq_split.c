@@ -168,6 +168,23 @@ static void test_chunk_bounds(void **state)
     }
 }
 
+/* What was consumed of the last chunk is no room in it: appends around what is left of it. */
+static void test_append_behind_a_consumed_part(void **state)
+{
+    struct bed *bed = *state;
+    const size_t room = pooled_room(bed);
+
+    for (size_t consumed = 1; consumed < 300; consumed += 13) {
+        for (size_t n = 90; n <= 110 + consumed; n++) {
+            append(bed, 0, room - 100);
+            bufq_consume(&bed->q, consumed);
+            append(bed, room - 100, room - 100 + n);
+            assert_int_equal(holds(bed, consumed, room - 100 + n), n > 100 ? 2 : 1);
+            bufq_consume(&bed->q, bed->q.bytes);
+        }
+    }
+}
+
 /* An append of several pieces that fails changes nothing, whatever the queue held before. */
 static void test_failed_append(void **state)
 {
@@ -253,9 +270,13 @@ static void test_two_queues(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BED_TEST(test_consume_at_every_byte), BED_TEST(test_consume_in_steps),
-        BED_TEST(test_chunk_bounds),          BED_TEST(test_failed_append),
-        BED_TEST(test_reserve_in_pieces),     BED_TEST(test_two_queues),
+        BED_TEST(test_consume_at_every_byte),
+        BED_TEST(test_consume_in_steps),
+        BED_TEST(test_chunk_bounds),
+        BED_TEST(test_append_behind_a_consumed_part),
+        BED_TEST(test_failed_append),
+        BED_TEST(test_reserve_in_pieces),
+        BED_TEST(test_two_queues),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

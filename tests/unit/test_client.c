@@ -276,6 +276,24 @@ static void test_longest_line(void **state)
     line_of(LINE_MAX_BYTES + 2, "", false); /* known to be too long before its end comes */
 }
 
+/* The '\r' of the longest line came, its '\n' did not yet. */
+static void test_longest_line_cut(void **state)
+{
+    (void)state;
+    char text[LINE_MAX_BYTES + 2];
+    struct pair p = make_pair(LINE_MAX_BYTES, 1);
+    struct span line = {0};
+
+    memset(text, 'x', LINE_MAX_BYTES);
+    memcpy(text + LINE_MAX_BYTES, "\r\n", 2);
+    say(p, text, LINE_MAX_BYTES + 1);
+    assert_int_equal(client_read_line(p.client, &line, NULL), ERR_IO);
+    say(p, "\n", 1);
+    assert_int_equal(client_read_line(p.client, &line, NULL), ERR_OK);
+    assert_int_equal(line.n, LINE_MAX_BYTES);
+    drop_pair(p);
+}
+
 /* Far more than one read, in lines that do not fit into reads. */
 static void test_many_lines(void **state)
 {
@@ -460,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_cut_everywhere),
         cmocka_unit_test(test_end_inside_a_line),
         cmocka_unit_test(test_longest_line),
+        cmocka_unit_test(test_longest_line_cut),
         cmocka_unit_test(test_many_lines),
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_send),

@@ -288,9 +288,11 @@ static void test_nul_in_a_key_at_every_depth(void **state)
 
 /* ---- surrogates cut over strings ---- */
 
-#define UNITS 5
-static const char *const unit_json[UNITS] = {"\\ud83c", "\\udf0d", "\\u0041", "x", "\\n"};
-static const char *const unit_text[UNITS] = {FFFD, FFFD, "A", "x", "\n"};
+#define UNITS 6
+/* The last two are no low surrogate, though one has the place of it and one its digits. */
+static const char *const unit_json[UNITS] = {"\\ud83c", "\\udf0d", "\\u0041",
+                                             "x",       "\\ue000", "\\ndf0d"};
+static const char *const unit_text[UNITS] = {FFFD, FFFD, "A", "x", "\xee\x80\x80", "\ndf0d"};
 #define HIGH 0u
 #define LOW  1u
 
@@ -378,6 +380,44 @@ static void test_carry_in_every_combination(void **state)
     }
 }
 
+static void test_surrogate_bounds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        const char *text;
+    } cases[] = {
+        {"\"\\ud800\\udc00\"", "\xf0\x90\x80\x80"},
+        {"\"\\ud800\\udfff\"", "\xf0\x90\x8f\xbf"},
+        {"\"\\udbff\\udc00\"", "\xf4\x8f\xb0\x80"},
+        {"\"\\udbff\\udfff\"", "\xf4\x8f\xbf\xbf"},
+        {"\"\\ud800\"", FFFD},
+        {"\"\\udbff\"", FFFD},
+        {"\"\\udc00\"", FFFD},
+        {"\"\\udfff\"", FFFD},
+        {"\"\\ud7ff\\ue000\"", "\xed\x9f\xbf\xee\x80\x80"},
+        {"\"\\ud7ff\\udc00\"", "\xed\x9f\xbf" FFFD},
+        {"\"\\ud800\\udbff\"", FFFD FFFD},
+        {"\"\\udc00\\udc00\"", FFFD FFFD},
+        {"\"\\ud800\\ue000\"", FFFD "\xee\x80\x80"},
+        {"\"\\ud800\\uffff\"", FFFD "\xef\xbf\xbf"},
+        {"\"\\ud800dc00\"", FFFD "dc00"},
+        {"\"\\ud800\\tdc00\"", FFFD "\tdc00"},
+        {"\"\\ud800\\\\udc00\"", FFFD "\\udc00"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf out;
+        struct json_value v;
+        buf_init(&out, 100);
+        assert_true(passes(span_str(cases[i].json), &lenient, &v));
+        json_string_decode(v, &out, NULL);
+        assert_string_equal(buf_cstr(&out), cases[i].text);
+        assert_true(json_string_is(v, cases[i].text));
+        buf_fini(&out);
+    }
+}
+
 /* ---- size ---- */
 
 /* A message of the largest kind: one string of 32 MiB, whole and with one byte too few. */
@@ -415,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_each_fault_at_every_offset),
         cmocka_unit_test(test_nul_in_a_key_at_every_depth),
         cmocka_unit_test(test_carry_in_every_combination),
+        cmocka_unit_test(test_surrogate_bounds),
         cmocka_unit_test(test_string_of_32_mib),
     };
 
