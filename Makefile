@@ -41,9 +41,11 @@ LDFLAGS_cov    := --coverage
 CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined
 LDFLAGS_fuzz   := -fsanitize=address,undefined
 
-ALL_CFLAGS  = $(CFLAGS_common) $(CFLAGS_$(VARIANT)) $(shell pkg-config --cflags $(PKGS)) $(CFLAGS)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+ALL_CFLAGS  = $(CFLAGS_common) $(CFLAGS_$(VARIANT)) $(PKG_CFLAGS) $(CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
-LIBS        = $(shell pkg-config --libs $(PKGS)) -lpthread -lm
+LIBS        = $(PKG_LIBS) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
 BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_scalar

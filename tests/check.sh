@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.." || exit 2
 build=$1
 shift
 kinds=$*
-seconds=900 # one program; sanitizers and slow machines included
+seconds=300 # one program; sanitizers and slow machines included
 passed=0
 failed=0
 skipped=0

@@ -403,6 +403,9 @@ void redact_stream_feed(struct redact_stream *s, struct span text, struct buf *o
         buf_put_span(out, text);
         return;
     }
+    if (text.n == 0) {
+        return;
+    }
     if (s->held.len == 0 && buf_status(&s->held) == ERR_OK) {
         size_t done = scrub(s->r, text, false, true, out);
         buf_put(&s->held, text.p + done, text.n - done);

@@ -19,6 +19,7 @@
 #define OVER_LIMIT_MS       1000u
 #define OVER_LIMIT_SESSIONS 256u
 #define EVENT_PIECES_MAX    8
+#define DRAIN_READ_MS       50u /* draining: for requests that are on their way */
 
 static const struct stream_handler stream_handler;
 
@@ -38,6 +39,8 @@ static void rearm(struct session *s)
 
     if (s->state != SESSION_OPEN) {
         loop_deadline_clear(s->wire->loop, &s->deadline);
+    } else if (s->wire->draining && s->ninflight == 0) {
+        arm(s, loop_now(s->wire->loop) + DRAIN_READ_MS);
     } else if (s->message_since != 0) {
         arm(s, s->message_since + l->request_timeout);
     } else if (s->ninflight > 0) {
@@ -72,6 +75,10 @@ static void on_deadline(void *ctx)
 {
     struct session *s = ctx;
 
+    if (s->wire->draining) {
+        finish(s);
+        return;
+    }
     if (s->state == SESSION_OPEN && stream_congested(s->stream)) {
         /* It is we who do not read: the client must first take what it asked for. */
         s->message_since = s->message_since == 0 ? 0 : loop_now(s->wire->loop);
@@ -87,7 +94,9 @@ static void on_settle(void *ctx)
 {
     struct session *s = ctx;
 
-    if (s->ninflight == 0 && (s->state == SESSION_HALF_CLOSED || s->wire->draining)) {
+    bool over = s->state == SESSION_HALF_CLOSED || (s->wire->draining && s->state != SESSION_OPEN);
+
+    if (s->ninflight == 0 && over) {
         finish(s);
     } else {
         rearm(s);

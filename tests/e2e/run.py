@@ -46,7 +46,10 @@ class Job:
         self.started = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
-            run_child(self.function, self.directory, self.limit)
+            try:
+                run_child(self.function, self.directory, self.limit)
+            finally:
+                os._exit(1)  # whatever happens, the clean-up at the end is the parent's
 
     def overdue(self) -> bool:
         return time.monotonic() - self.started > self.limit + GRACE

@@ -3,6 +3,8 @@
  * over all of its memory, the first failure is the one that is told, reads stop at the end of a
  * text that has no NUL, sizes that would wrap are refused before anything is allocated.
  */
+#undef _FORTIFY_SOURCE /* would make explicit_bzero an inline function in here */
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -20,11 +22,19 @@
 
 static struct span wiped;
 
-/* In place of the C library's, to see what is wiped before it is freed. */
+/* In place of the C library's, under either name, to see what is wiped before it is freed. */
+void __explicit_bzero_chk(void *p, size_t n, size_t size);
+
 void explicit_bzero(void *p, size_t n)
 {
     wiped = span_of(p, n);
     memset(p, 0, n);
+}
+
+void __explicit_bzero_chk(void *p, size_t n, size_t size)
+{
+    assert_true(n <= size);
+    explicit_bzero(p, n);
 }
 
 /* All of the memory: what was cut off or consumed lies behind the content still. */

@@ -112,6 +112,32 @@ static void test_white_space_in_every_gap(void **state)
     buf_fini(&b);
 }
 
+/* A text that was approved as a whole, white space and all, is walked like the value in it. */
+static void test_white_space_around_a_walk(void **state)
+{
+    (void)state;
+    const struct json_value array = {.text = SPAN(" \t[ 1,[2] ]\r\n"), .type = JSON_ARRAY};
+    const struct json_value object = {.text = SPAN("\n{\"a\" :1 } "), .type = JSON_OBJECT};
+    const struct json_value none = {.text = SPAN(" \n[ ] "), .type = JSON_ARRAY};
+    const struct json_value blank = {.text = SPAN("  "), .type = JSON_ARRAY};
+    struct json_members m;
+    struct json_fault fault;
+    struct json_value item;
+    size_t cursor = 0;
+
+    assert_true(json_array_next(array, &cursor, &item));
+    is_text(item, JSON_NUMBER, "1");
+    assert_true(json_array_next(array, &cursor, &item));
+    is_text(item, JSON_ARRAY, "[2]");
+    assert_false(json_array_next(array, &cursor, &item));
+    is_text(json_find(object, "a"), JSON_NUMBER, "1");
+    assert_int_equal(json_object_members(object, &m, &fault), ERR_OK);
+    assert_int_equal(m.n, 1);
+    cursor = 0;
+    assert_false(json_array_next(none, &cursor, &item));
+    assert_false(json_array_next(blank, &cursor, &item));
+}
+
 /* What other languages take for white space is none, nor are comments. */
 static void test_other_space_in_every_gap(void **state)
 {
@@ -450,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_white_space_in_every_gap),
+        cmocka_unit_test(test_white_space_around_a_walk),
         cmocka_unit_test(test_other_space_in_every_gap),
         cmocka_unit_test(test_each_piece_at_every_offset),
         cmocka_unit_test(test_each_fault_at_every_offset),
