@@ -37,10 +37,12 @@ static void rearm(struct session *s)
 {
     const struct limits *l = &s->wire->config->limits;
 
-    if (s->state != SESSION_OPEN) {
-        loop_deadline_clear(s->wire->loop, &s->deadline);
-    } else if (s->wire->draining && s->ninflight == 0) {
+    if (s->wire->draining && s->ninflight == 0 && s->state <= SESSION_OPEN) {
         arm(s, loop_now(s->wire->loop) + DRAIN_READ_MS);
+    } else if (s->state < SESSION_OPEN) {
+        return; /* armed when it was accepted, or opened */
+    } else if (s->state > SESSION_OPEN) {
+        loop_deadline_clear(s->wire->loop, &s->deadline);
     } else if (s->message_since != 0) {
         arm(s, s->message_since + l->request_timeout);
     } else if (s->ninflight > 0) {
@@ -75,7 +77,7 @@ static void on_deadline(void *ctx)
 {
     struct session *s = ctx;
 
-    if (s->wire->draining) {
+    if (s->wire->draining && s->ninflight == 0) {
         finish(s);
         return;
     }
@@ -94,9 +96,7 @@ static void on_settle(void *ctx)
 {
     struct session *s = ctx;
 
-    bool over = s->state == SESSION_HALF_CLOSED || (s->wire->draining && s->state != SESSION_OPEN);
-
-    if (s->ninflight == 0 && over) {
+    if (s->ninflight == 0 && s->state == SESSION_HALF_CLOSED) {
         finish(s);
     } else {
         rearm(s);
