@@ -147,7 +147,7 @@ enum err bufq_append(struct bufq *q, const struct span *pieces, size_t n)
     for (size_t i = 0; i < n; i++) {
         const size_t done = fill(old, pieces[i]);
         if (done < pieces[i].n) {
-            (void)fill(q->tail, span_of(pieces[i].p + done, pieces[i].n - done));
+            (void)fill(q->tail, span_after(pieces[i], done));
         }
     }
     q->bytes += total;

@@ -24,6 +24,12 @@ static inline struct span span_str(const char *s)
     return (struct span){s, s == NULL ? 0 : strlen(s)};
 }
 
+/* What follows the first `n` bytes; harmless on an absent span with n = 0. */
+static inline struct span span_after(struct span s, size_t n)
+{
+    return n == 0 ? s : (struct span){s.p + n, s.n - n};
+}
+
 static inline bool span_eq(struct span a, struct span b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);

@@ -286,7 +286,7 @@ static void write_now(int fd, struct span s)
         if (n <= 0) {
             return;
         }
-        s = span_of(s.p + n, s.n - (size_t)n);
+        s = span_after(s, (size_t)n);
     }
 }
 

@@ -79,7 +79,7 @@ static enum err pass_in_pieces(struct chat *c, struct chat_event event, struct s
         rc = pass_on(c, &event);
         event.tool.id = (struct span){NULL, 0};
         event.tool.name = (struct span){NULL, 0};
-        rest = span_of(rest.p + n, rest.n - n);
+        rest = span_after(rest, n);
     } while (rc == ERR_OK && rest.n > 0);
     return rc;
 }

@@ -292,7 +292,7 @@ static enum err send_all(struct client *c, struct span bytes, uint64_t deadline,
         enum err rc = push(c, bytes, &sent, &events, e);
 
         if (rc == ERR_OK) {
-            bytes = span_of(bytes.p + sent, bytes.n - sent);
+            bytes = span_after(bytes, sent);
             continue;
         }
         if (rc == ERR_AGAIN) {

@@ -38,7 +38,7 @@ static void on_fs(uv_fs_t *req)
     uv_fs_req_cleanup(req);
     enum err rc = n <= 0 ? ERR_IO : ERR_OK;
     if (rc == ERR_OK) {
-        w->rest = span_of(w->rest.p + n, w->rest.n - (size_t)n);
+        w->rest = span_after(w->rest, (size_t)n);
         if (w->rest.n > 0) {
             rc = submit(w);
             if (rc == ERR_OK) {

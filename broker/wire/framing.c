@@ -67,15 +67,13 @@ static enum framing_result keep(struct framing *f, struct span *in, size_t n)
     if (rc != ERR_OK) {
         return rc == ERR_LIMIT ? FRAMING_TOO_LARGE : FRAMING_NOMEM;
     }
-    in->p += n;
-    in->n -= n;
+    *in = span_after(*in, n);
     return FRAMING_MORE;
 }
 
 static void skip(struct span *in, size_t n)
 {
-    in->p += n;
-    in->n -= n;
+    *in = span_after(*in, n);
 }
 
 static bool blank(struct span line)

@@ -258,8 +258,9 @@ class Broker:
     def _is_up(self) -> bool:
         if self.process.poll() is not None:
             raise Failure(f"the broker ended with {self.process.returncode} at start: {self.stderr()[-600:]}")
-        self.endpoints = self.stdout().splitlines()
-        return self.stdout().count("\n") >= self.wanted
+        said = self.stdout()  # read once: it grows meanwhile
+        self.endpoints = said.splitlines()
+        return said.count("\n") >= self.wanted
 
     def _end(self) -> None:
         if self.process.poll() is None:
