@@ -29,6 +29,7 @@ struct chat {
     enum chat_event_kind channel;
     uint32_t channel_call;
     struct buf clean;
+    struct buf names[2]; /* scrubbed whole: a call's id and name, the model */
 };
 
 static void chat_free(struct chat *c)
@@ -36,6 +37,8 @@ static void chat_free(struct chat *c)
     reply_fini(&c->reply);
     redact_stream_fini(&c->scrub);
     buf_fini(&c->clean);
+    buf_fini(&c->names[0]);
+    buf_fini(&c->names[1]);
     free(c);
 }
 
@@ -63,18 +66,16 @@ static enum err pass_on(struct chat *c, const struct chat_event *event)
 }
 
 /* First-generation clients read lines of at most 64 KiB: long text goes in pieces. */
-static enum err pass_in_pieces(struct chat *c, struct chat_event event, struct span *part)
+static enum err pass_in_pieces(struct chat *c, struct chat_event event, struct span rest)
 {
-    struct span rest = *part;
     enum err rc = ERR_OK;
 
     do {
         size_t n = text_cut(rest.p, rest.n, TACTUS_DELTA_TEXT_MAX);
-        *part = span_of(rest.p, n);
         if (event.kind == CHAT_EVENT_TOOL) {
-            event.tool.arguments = *part;
+            event.tool.arguments = span_of(rest.p, n);
         } else {
-            event.text = *part;
+            event.text = span_of(rest.p, n);
         }
         rc = pass_on(c, &event);
         event.tool.id = (struct span){NULL, 0};
@@ -95,7 +96,7 @@ static enum err pass_clean(struct chat *c, struct span id, struct span name)
     event.tool.id = id;
     event.tool.name = name;
     if (rc == ERR_OK && (part.n > 0 || id.n > 0 || name.n > 0)) {
-        rc = pass_in_pieces(c, event, &part);
+        rc = pass_in_pieces(c, event, part);
     }
     buf_clear(&c->clean);
     return rc;
@@ -109,11 +110,43 @@ static enum err flush_channel(struct chat *c)
     return pass_clean(c, none, none);
 }
 
+/* A name comes whole: nothing is held back. */
+static struct span scrub_name(struct chat *c, struct span name, struct buf *b)
+{
+    buf_clear(b);
+    redact_text(c->scrub.r, name, false, b);
+    return buf_span(b);
+}
+
+static enum err pass_model(struct chat *c, struct span name)
+{
+    struct chat_event event = {.kind = CHAT_EVENT_MODEL};
+
+    event.text = scrub_name(c, name, &c->names[0]);
+    enum err rc = buf_status(&c->names[0]);
+    return rc == ERR_OK ? pass_on(c, &event) : rc;
+}
+
+static enum err pass_tool(struct chat *c, const struct chat_tool_piece *tool)
+{
+    struct span id = scrub_name(c, tool->id, &c->names[0]);
+    struct span name = scrub_name(c, tool->name, &c->names[1]);
+
+    if (buf_status(&c->names[0]) != ERR_OK || buf_status(&c->names[1]) != ERR_OK) {
+        return ERR_NOMEM;
+    }
+    redact_stream_feed(&c->scrub, tool->arguments, &c->clean);
+    return pass_clean(c, id, name);
+}
+
 static enum err on_event(void *ctx, const struct chat_event *event)
 {
     struct chat *c = ctx;
     enum err rc = ERR_OK;
 
+    if (event->kind == CHAT_EVENT_MODEL) {
+        return pass_model(c, event->text);
+    }
     if (event->kind != CHAT_EVENT_TEXT && event->kind != CHAT_EVENT_REASONING &&
         event->kind != CHAT_EVENT_TOOL) {
         return pass_on(c, event);
@@ -128,8 +161,7 @@ static enum err on_event(void *ctx, const struct chat_event *event)
         return rc;
     }
     if (event->kind == CHAT_EVENT_TOOL) {
-        redact_stream_feed(&c->scrub, event->tool.arguments, &c->clean);
-        rc = pass_clean(c, event->tool.id, event->tool.name);
+        rc = pass_tool(c, &event->tool);
     } else {
         const struct span none = {NULL, 0};
         redact_stream_feed(&c->scrub, event->text, &c->clean);
@@ -220,6 +252,8 @@ void chat_start(struct request *r, void *ctx)
     reply_init(&c->reply, (size_t)config->limits.max_reply_bytes);
     redact_stream_init(&c->scrub, config->redact);
     buf_init(&c->clean, (size_t)config->limits.max_reply_bytes);
+    buf_init(&c->names[0], (size_t)config->limits.max_reply_bytes);
+    buf_init(&c->names[1], (size_t)config->limits.max_reply_bytes);
     enum err rc = router_start(router, params.provider, &params.chat, params.total_ms, &llm_handler,
                                c, &c->call, &failure);
     if (rc != ERR_OK) {

@@ -28,7 +28,7 @@ def talk(broker, fake, seen: bytearray) -> None:
         for framing in h.FRAMINGS:
             with broker.client(transport, framing) as c:
                 for stream in (False, True):
-                    for model in ("text", "reflect:401", "reflect:500", "reflect-forms:400", "reflect-text", "reflect-header", "status:429", "reset",
+                    for model in ("text", "reflect:401", "reflect:500", "reflect-forms:400", "reflect-text", "reflect-call", "reflect-header", "status:429", "reset",
                                   "cut:rst:chunked", "html:text/html", "error-inside:500", "redirect:307", "no-such-provider/x"):
                         c.answer("openai/" + model, stream=stream)
                 c.request("broker.info")
@@ -69,6 +69,17 @@ def test_reflected_text_is_scrubbed_and_whole():
     with FakeProvider() as fake, Broker(configuration(openai(fake))) as broker, broker.client() as c:
         for stream in (False, True):
             equal(h.done(c.answer("reflect-text", stream=stream))["text"], want, f"stream {stream}")
+
+
+@bound(20)
+def test_reflected_calls_are_scrubbed():
+    """The id, the name and the arguments of a tool call, and the model's name."""
+    want = [{"id": "call_[redacted]", "type": "function", "function": {"name": "f_[redacted]", "arguments": '{"k": "[redacted]"}'}}]
+    with FakeProvider() as fake, Broker(configuration(openai(fake))) as broker, broker.client() as c:
+        for stream in (False, True):
+            done = h.done(c.answer("reflect-call", stream=stream))
+            equal(done["tool_calls"], want, f"stream {stream}")
+            equal(done["model"], "[redacted]", f"stream {stream}")
 
 
 @bound(20)
