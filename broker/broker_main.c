@@ -39,7 +39,8 @@ static const char usage_text[] =
     "  --check-config        read it, say what is wrong, exit\n"
     "  --dev                 no configuration: built-in provider, Unix, TCP and TLS on loopback;\n"
     "                        prints each endpoint and, last, the CA file\n"
-    "  --listen URL          one more listener: unix:///PATH or tcp://HOST:PORT (repeatable)\n"
+    "  --listen URL          one more listener: unix:///PATH or tcp://HOST:PORT, with --dev\n"
+    "                        tls://HOST:PORT too (repeatable)\n"
     "  --events FILE         append every accepted event as a JSON line to FILE, - is stdout\n"
     "  --allow-missing-keys  start although a provider's key is missing; its calls are refused\n"
     "  --version             print the version\n"
@@ -175,8 +176,9 @@ static enum err read_config(const struct options *o, struct dev *dev, struct con
         rc = dev_init(dev, *out, e);
     }
     for (size_t i = 0; i < o->nlisten && rc == ERR_OK; i++) {
-        rc = config_add_listener(*out, o->listen[i], o->dev ? dev->cert_file : NULL,
-                                 o->dev ? dev->key_file : NULL, e);
+        bool dev_tls = o->dev && strncmp(o->listen[i], "tls://", 6) == 0;
+        rc = config_add_listener(*out, o->listen[i], dev_tls ? dev->cert_file : NULL,
+                                 dev_tls ? dev->key_file : NULL, e);
     }
     return rc;
 }

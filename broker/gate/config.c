@@ -677,8 +677,8 @@ enum err config_add_listener(struct config *c, const char *url, const char *cert
     }
     l.half_close_finish = l.kind == LISTENER_UNIX;
     l.url = strdup(url);
-    l.cert_file = has_files ? strdup(cert_file) : NULL;
-    l.key_file = has_files ? strdup(key_file) : NULL;
+    l.cert_file = cert_file == NULL ? NULL : strdup(cert_file);
+    l.key_file = key_file == NULL ? NULL : strdup(key_file);
     struct listener_config *grown = realloc(c->listeners, (c->nlisteners + 1) * sizeof(*grown));
     if (grown != NULL) {
         c->listeners = grown;

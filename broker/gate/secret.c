@@ -18,8 +18,6 @@
 #define SECRET_MAX      (64u * 1024u)
 #define READ_BUFFER_MAX (SECRET_MAX + 2) /* a newline at the end, and one byte that is too many */
 
-extern char **environ;
-
 enum err secret_arena_init(bool *locked, struct error *e)
 {
     if (CRYPTO_secure_malloc_initialized()) {

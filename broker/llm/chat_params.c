@@ -30,22 +30,25 @@ static bool absent(struct json_value v)
     return v.type == JSON_ABSENT || v.type == JSON_NULL || (v.type == JSON_STRING && v.text.n == 2);
 }
 
-/* The decoded text in the request's arena, NUL-terminated; {NULL,0} when it does not fit. */
-static struct span decode(struct request *r, struct json_value v)
+/* The decoded text in the request's arena, NUL-terminated; {NULL,0} when it is no name or too long.
+ * False when there is no memory for it. */
+static bool decode(struct request *r, struct json_value v, struct span *out, struct failure *f)
 {
     struct buf b;
-    struct span out = {NULL, 0};
 
     buf_init(&b, NAME_MAX_BYTES);
     json_string_decode(v, &b, NULL);
+    bool nomem = buf_status(&b) == ERR_NOMEM;
     if (buf_status(&b) == ERR_OK && b.len > 0 && memchr(b.p, '\0', b.len) == NULL) {
         char *copy = arena_dup(request_arena(r), buf_span(&b));
-        if (copy != NULL) {
-            out = span_of(copy, b.len);
-        }
+        *out = span_of(copy, copy == NULL ? 0 : b.len);
+        nomem = copy == NULL;
     }
     buf_fini(&b);
-    return out;
+    if (nomem) {
+        failure_init(f, TACTUS_E_INTERNAL, "out of memory");
+    }
+    return !nomem;
 }
 
 /* An explicit provider; *provider stays NULL when there is none. */
@@ -53,6 +56,7 @@ static bool explicit_provider(struct request *r, const struct providers *provide
                               const struct provider **provider, struct failure *f)
 {
     struct json_value v = request_param(r, "provider");
+    struct span name = {NULL, 0};
 
     if (absent(v)) {
         return true;
@@ -60,7 +64,9 @@ static bool explicit_provider(struct request *r, const struct providers *provide
     if (v.type != JSON_STRING) {
         return bad(f, "params.provider must be a string");
     }
-    struct span name = decode(r, v);
+    if (!decode(r, v, &name, f)) {
+        return false;
+    }
     *provider = providers_find(providers, name);
     return *provider != NULL || unsupported(f, name.p != NULL ? name : span_str("?"));
 }
@@ -140,7 +146,9 @@ bool chat_params_read(struct request *r, const struct providers *providers, stru
     if (model.type != JSON_STRING) {
         return bad(failure, "params.model must be a string");
     }
-    chat->model = decode(r, model);
+    if (!decode(r, model, &chat->model, failure)) {
+        return false;
+    }
     if (chat->model.n == 0) {
         return bad(failure, "params.model must be a string");
     }

@@ -14,6 +14,9 @@
 
 #define CIPHER_MAX (64u * 1024u) /* ciphertext waiting, above which no more is made */
 #define RECORD_MAX (16u * 1024u) /* plaintext of one TLS record */
+/* Ciphertext waiting that OpenSSL made by itself, above which the peer is cut off: one that asks
+ * for answers (key updates) and does not read them. */
+#define ANSWERS_MAX (4u * CIPHER_MAX)
 
 struct stream_tls {
     SSL *ssl;
@@ -104,6 +107,9 @@ static enum err tls_input(struct stream *s, const char *p, size_t n)
     enum err rc = advance(s);
     if (rc == ERR_PROTO && s->state != STREAM_CLOSED) {
         (void)tls_output(s); /* the alert, as far as it goes */
+    }
+    if (rc == ERR_OK && s->state != STREAM_CLOSED && s->ops->pending(s) > ANSWERS_MAX) {
+        return ERR_LIMIT;
     }
     return rc;
 }

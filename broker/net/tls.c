@@ -67,8 +67,7 @@ static bool set_options(SSL_CTX *ctx)
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets need none */
     return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 &&
-           SSL_CTX_set1_groups_list(ctx, groups) == 1 &&
-           SSL_CTX_set_num_tickets(ctx, 1) == 1 &&
+           SSL_CTX_set1_groups_list(ctx, groups) == 1 && SSL_CTX_set_num_tickets(ctx, 1) == 1 &&
            SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1) == 1;
 }
 

@@ -310,7 +310,11 @@ static void on_request(struct session *s, const struct json_members *top, struct
     }
     buf_init(&name_text, ID_MAX);
     struct span name = string_text(method, &name_text);
-    start_request(s, top, id, name);
+    if (buf_status(&name_text) == ERR_NOMEM) {
+        refuse(s, id, TACTUS_E_INTERNAL, "out of memory");
+    } else {
+        start_request(s, top, id, name);
+    }
     buf_fini(&name_text);
 }
 
@@ -327,6 +331,8 @@ static void on_message(struct session *s, struct span text)
     struct span id = string_text(id_value, &id_text);
     if (id_value.type == JSON_STRING && id_value.text.n > ID_MAX) {
         refuse(s, SPAN(""), TACTUS_E_BAD_REQUEST, "id: longer than %u bytes", ID_MAX);
+    } else if (buf_status(&id_text) != ERR_OK) {
+        finish(s); /* no memory to say whose it was, and an error of nobody's reaches nobody */
     } else if (rc == ERR_NOMEM) {
         refuse(s, id, TACTUS_E_INTERNAL, "out of memory");
     } else if (rc != ERR_OK) {

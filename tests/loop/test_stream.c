@@ -341,7 +341,30 @@ static void test_finish_flushes(void **state)
     }
 }
 
-/* Each bit that the peer takes gives it its time anew; one that takes nothing is cut off. */
+/* Slow is not gone: each bit that the peer takes gives it its time anew. */
+static void test_finish_waits_for_the_slow(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_plain(&b, NET_UNIX);
+    near_fill(&b.near, 1024 * 1024);
+    stream_finish(b.near.stream, 400);
+    while (!far_ended(&b.far)) {
+        unsigned end = b.net.ticks + 10;
+        b.far.read_size = 16384;
+        net_turn(&b.net);
+        for (b.far.read_size = 0; b.net.ticks < end;) {
+            net_turn(&b.net);
+        }
+    }
+    assert_true(far_has_pattern(&b.far, 1024 * 1024));
+    far_hang_up(&b.far, false);
+    near_gone(&b, ERR_OK);
+    bed_close(&b);
+}
+
+/* One that takes nothing is cut off. */
 static void test_finish_gives_up(void **state)
 {
     struct bed b;
@@ -499,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_paused_half_close),
         cmocka_unit_test(test_congestion),
         cmocka_unit_test(test_finish_flushes),
+        cmocka_unit_test(test_finish_waits_for_the_slow),
         cmocka_unit_test(test_finish_gives_up),
         cmocka_unit_test(test_finish_lingers),
         cmocka_unit_test(test_new_fails),
