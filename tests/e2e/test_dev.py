@@ -1,10 +1,8 @@
-"""`tactus-broker --dev`: a broker without any configuration; and the conformance cases against it."""
+"""`tactus-broker --dev`: a broker without any configuration."""
 import pathlib
-import re
-import sys
 
 import harness as h
-from harness import Broker, Skip, bound, check, equal
+from harness import Broker, bound, check, equal
 
 
 def dev_broker(*args, lines: int = 4) -> Broker:
@@ -59,33 +57,3 @@ def test_dev_needs_no_key_of_the_environment():
 
 def read(file: pathlib.Path) -> str:
     return file.read_text(errors="replace") if file.is_file() else ""
-
-
-def conformance_cases() -> pathlib.Path:
-    for place in (h.ROOT / "tests" / "conformance", h.ROOT.parent / "shared" / "conformance"):
-        if (place / "run.py").exists():
-            return place / "run.py"
-    raise Skip("the conformance cases (tests/conformance/run.py)")
-
-
-def conformance(transport: str) -> None:
-    program = conformance_cases()
-    with dev_broker() as broker:
-        result = h.run([sys.executable, program, broker.endpoint(transport), "--ca", ca_of(broker)], 110)
-        closing = re.search(r"^(\d+) passed, (\d+) failed$", result.stdout, re.M)
-        check(closing and closing[2] == "0" and int(closing[1]) > 100, result.stdout[-3000:] + result.stderr[-500:])
-
-
-@bound(120)
-def test_conformance_unix():
-    conformance("unix")
-
-
-@bound(120)
-def test_conformance_tcp():
-    conformance("tcp")
-
-
-@bound(120)
-def test_conformance_tls():
-    conformance("tls")
