@@ -123,7 +123,7 @@ VERSION    = $(shell sed -n 's/.*TACTUS_VERSION "\(.*\)"/\1/p' include/tactus/ve
 PREFIX    ?= /usr/local
 FUZZ_SECONDS ?= 60
 CFLAGS_clang := -O2
-MAKE_QUIET   := $(MAKE) --no-print-directory
+CFLAGS_cov   += -Wno-maybe-uninitialized # gcc says it of good code at -O0
 
 .PHONY: check-ubsan format-check lint-banned lint-layers lint-length lint-tidy lint-cppcheck lint-shell
 
@@ -150,7 +150,7 @@ help:
 CHECKS := tests check check-unit check-loop check-e2e check-valgrind fuzz-replay
 ifeq ($(origin VARIANT),file)
 $(CHECKS):
-	@$(MAKE_QUIET) VARIANT=debug $@
+	@$(MAKE) --no-print-directory VARIANT=debug $@
 else
 tests: $(TEST_BIN)
 check: programs tests
@@ -168,12 +168,12 @@ fuzz-replay: $(FUZZ_BIN)
 endif
 
 check-asan:
-	@$(MAKE_QUIET) VARIANT=asan CC=clang check
+	@$(MAKE) --no-print-directory VARIANT=asan CC=clang check
 check-ubsan: check-asan
 check-tsan:
-	@$(MAKE_QUIET) VARIANT=tsan CC=clang check
+	@$(MAKE) --no-print-directory VARIANT=tsan CC=clang check
 check-clang:
-	@$(MAKE_QUIET) VARIANT=clang CC=clang programs tests
+	@$(MAKE) --no-print-directory VARIANT=clang CC=clang programs tests
 
 demo: programs
 	@TACTUS_BUILD=$(B) sh deploy/demo.sh
@@ -186,21 +186,16 @@ $(B)/libfuzzer/%: $(B)/tests/fuzz/%.o $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 fuzz: $(LIBFUZZER_BIN)
-	@for t in $(FUZZERS:tests/fuzz/fuzz_%.c=%); do \
-	    mkdir -p build/fuzz/corpus/$$t tests/fuzz/regression/$$t && echo "fuzz_$$t, $(FUZZ_SECONDS) s" && \
-	    build/fuzz/libfuzzer/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -timeout=10 \
-	        -artifact_prefix=tests/fuzz/regression/$$t/ build/fuzz/corpus/$$t \
-	        tests/fuzz/corpus/$$t tests/fuzz/regression/$$t || exit 1; \
-	    rmdir tests/fuzz/regression/$$t 2>/dev/null || true; \
-	done
+	@sh tests/fuzz.sh $(B) $(FUZZ_SECONDS)
 else
 fuzz:
-	@$(MAKE_QUIET) VARIANT=fuzz CC=clang fuzz
+	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang fuzz
 endif
 
 cov:
 	@find build/cov -name '*.gcda' -delete 2>/dev/null || true
-	@$(MAKE_QUIET) VARIANT=cov CC=gcc check-unit check-loop
+	@$(MAKE) --no-print-directory VARIANT=cov CC=gcc check-unit
+	@$(MAKE) --no-print-directory VARIANT=cov CC=gcc check-loop
 	@sh tests/coverage.sh build/cov
 
 lint: format-check lint-banned lint-layers lint-length lint-shell lint-cppcheck lint-tidy

@@ -40,6 +40,7 @@ struct bus {
     /* of the follower's loop only */
     struct loop_write *write;
     struct buf batch;
+    uint64_t batch_events;
     int fd;
     bool writing;
 };
@@ -111,27 +112,34 @@ static void append(struct bus *bus, struct entry *e)
 }
 
 /* Everything of the line but its number, which is only known under the lock. */
-static struct buf make_tail(const char *grant, struct json_value type, struct span event,
-                            const struct redact *redact)
+static enum err make_tail(const char *grant, struct json_value type, struct span event,
+                          const struct redact *redact, struct buf *b)
 {
     char time[CLOCK_RFC3339_SIZE];
-    struct buf b;
+    struct buf decoded;
     struct buf name;
 
-    buf_init(&b, BUS_RING_BYTES);
-    buf_init(&name, 256);
+    buf_init(&decoded, 256);
+    buf_init(&name, BUS_RING_BYTES);
     clock_rfc3339(clock_wall_ms(), time);
-    json_string_decode(type, &name, NULL);
-    buf_printf(&b, ",\"time\":\"%s\",\"grant\":", time);
-    json_put_string(&b, span_str(grant));
-    buf_put_str(&b, ",\"type\":");
-    json_put_string(&b, name.len > 0 && buf_status(&name) == ERR_OK ? buf_span(&name)
-                                                                    : span_str("event"));
-    buf_put_str(&b, ",\"event\":");
-    redact_text(redact, event, false, &b);
-    buf_put_str(&b, "}\n");
+    json_string_decode(type, &decoded, NULL);
+    enum err rc = buf_status(&decoded);
+    if (rc == ERR_OK) {
+        redact_text(redact, buf_span(&decoded), false, &name);
+        rc = buf_status(&name);
+    }
+    buf_printf(b, ",\"time\":\"%s\",\"grant\":", time);
+    json_put_string(b, span_str(grant));
+    buf_put_str(b, ",\"type\":");
+    json_put_string(b, rc == ERR_OK && name.len > 0 ? buf_span(&name) : span_str("event"));
+    buf_put_str(b, ",\"event\":");
+    redact_text(redact, event, false, b);
+    buf_put_str(b, "}\n");
+    /* No memory for the name is no reason to give the event another one. */
+    rc = rc == ERR_NOMEM ? rc : buf_status(b);
+    buf_fini(&decoded);
     buf_fini(&name);
-    return b;
+    return rc;
 }
 
 static void wake_follower(struct bus *bus)
@@ -154,10 +162,11 @@ static void one_line(char *p, size_t n)
 enum err bus_publish(struct bus *bus, const char *grant, struct json_value type, struct span event,
                      const struct redact *redact)
 {
-    struct buf tail = make_tail(grant, type, event, redact);
-    enum err rc = buf_status(&tail);
+    struct buf tail;
     struct buf line;
 
+    buf_init(&tail, BUS_RING_BYTES);
+    enum err rc = make_tail(grant, type, event, redact, &tail);
     if (rc != ERR_OK) {
         buf_fini(&tail);
         return rc;
@@ -204,6 +213,7 @@ uint64_t bus_count(struct bus *bus)
 static bool take_batch(struct bus *bus)
 {
     buf_clear(&bus->batch);
+    bus->batch_events = 0;
     pthread_mutex_lock(&bus->lock);
     while (bus->unwritten != NULL && bus->batch.len < BATCH_MAX) {
         buf_put(&bus->batch, bus->unwritten->line, bus->unwritten->n);
@@ -211,6 +221,7 @@ static bool take_batch(struct bus *bus)
             break;
         }
         bus->unwritten = bus->unwritten->next;
+        bus->batch_events++;
     }
     uint64_t lost = bus->lost;
     bus->lost = 0;
@@ -223,13 +234,19 @@ static bool take_batch(struct bus *bus)
 
 static void write_some(struct bus *bus);
 
+static void batch_failed(const struct bus *bus)
+{
+    log_error("events", LOG_MSG("cannot write the events file"),
+              LOG_U64("lost", bus->batch_events));
+}
+
 static void on_written(void *ctx, enum err rc)
 {
     struct bus *bus = ctx;
 
     bus->writing = false;
     if (rc != ERR_OK) {
-        log_error("events", LOG_MSG("cannot write the events file"), LOG_STR("why", err_name(rc)));
+        batch_failed(bus);
     }
     write_some(bus);
 }
@@ -241,7 +258,7 @@ static void write_some(struct bus *bus)
     }
     bus->writing = loop_write(bus->write, bus->fd, buf_span(&bus->batch)) == ERR_OK;
     if (!bus->writing) {
-        log_error("events", LOG_MSG("cannot write the events file"));
+        batch_failed(bus);
     }
 }
 
@@ -258,7 +275,7 @@ static void on_wake(struct loop_message *m, struct loop *loop)
 
 enum err bus_follow(struct bus *bus, struct loop *loop, const char *path, struct error *e)
 {
-    int fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO)
+    int fd = strcmp(path, "-") == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
                                     : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 
     if (fd < 0) {

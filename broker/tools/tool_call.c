@@ -36,14 +36,14 @@ static const struct builtin_tool *find_builtin(const char *name)
     return NULL;
 }
 
-/* The tool, if the caller may use it. A caller cannot tell an unknown tool from a forbidden one. */
-static const struct builtin_tool *find_allowed(struct request *r, struct buf *name)
+/* The tool, if the caller may use it. A caller cannot tell an unknown tool from a forbidden one.
+ * `name` ends with a NUL; one inside makes it no tool's name. */
+static const struct builtin_tool *find_allowed(struct request *r, const struct buf *name)
 {
-    if (buf_status(name) != ERR_OK || memchr(name->p, '\0', name->len) != NULL) {
+    if (buf_status(name) != ERR_OK || strlen(name->p) + 1 != name->len) {
         return NULL;
     }
-    const char *text = buf_cstr(name);
-    return grant_allows_tool(request_grant(r), text) ? find_builtin(text) : NULL;
+    return grant_allows_tool(request_grant(r), name->p) ? find_builtin(name->p) : NULL;
 }
 
 void tool_call_start(struct request *r, void *ctx)
@@ -63,8 +63,11 @@ void tool_call_start(struct request *r, void *ctx)
     }
     buf_init(&text, TOOL_NAME_MAX);
     json_string_decode(name, &text, NULL);
+    buf_put_char(&text, '\0');
     const struct builtin_tool *tool = find_allowed(r, &text);
-    if (tool == NULL) {
+    if (buf_status(&text) == ERR_NOMEM) {
+        request_fail_err(r, ERR_NOMEM);
+    } else if (tool == NULL) {
         request_fail_text(r, TACTUS_E_TOOL_NOT_ALLOWED, "Tool not allowlisted: %.*s", (int)text.len,
                           text.p == NULL ? "" : text.p);
     } else {

@@ -103,7 +103,7 @@ static void refuse_nomem(struct session *s, struct span id)
     }
     buf_fini(&json);
     if (rc != ERR_OK) {
-        stream_finish(s->stream, 0); /* not even an error fits: the close tells */
+        session_finish(s); /* not even an error fits: the close tells */
     }
 }
 

@@ -59,7 +59,7 @@ static void abort_requests(struct session *s, const struct failure *failure)
     }
 }
 
-static void finish(struct session *s)
+void session_finish(struct session *s)
 {
     struct failure f;
 
@@ -78,18 +78,20 @@ static void on_deadline(void *ctx)
     struct session *s = ctx;
 
     if (s->wire->draining && s->ninflight == 0) {
-        finish(s);
+        session_finish(s);
         return;
     }
-    if (s->state == SESSION_OPEN && stream_congested(s->stream)) {
-        /* It is we who do not read: the client must first take what it asked for. */
+    if (s->state == SESSION_OPEN && stream_congested(s->stream) &&
+        stream_queued(s->stream) != s->stuck_at) {
+        /* It is we who do not read: the client takes, slowly, what it asked for. */
+        s->stuck_at = stream_queued(s->stream);
         s->message_since = s->message_since == 0 ? 0 : loop_now(s->wire->loop);
         rearm(s);
         return;
     }
     log_debug("session", LOG_MSG("timed out"), LOG_U64("conn", s->id));
     atomic_fetch_add_explicit(&s->wire->totals->timed_out, 1, memory_order_relaxed);
-    finish(s);
+    session_finish(s);
 }
 
 static void on_settle(void *ctx)
@@ -97,7 +99,7 @@ static void on_settle(void *ctx)
     struct session *s = ctx;
 
     if (s->ninflight == 0 && s->state == SESSION_HALF_CLOSED) {
-        finish(s);
+        session_finish(s);
     } else {
         rearm(s);
     }
@@ -182,7 +184,7 @@ static void refuse_with(struct session *s, struct span id, const struct failure 
     }
     buf_fini(&json);
     if (rc != ERR_OK) {
-        finish(s); /* not even an error fits: the close tells */
+        session_finish(s); /* not even an error fits: the close tells */
     }
 }
 
@@ -223,7 +225,7 @@ static void answer_http(struct session *s, const char *status, const char *body)
     if (stream_write(s->stream, pieces, 2) != ERR_OK) {
         log_debug("session", LOG_MSG("no memory for an HTTP answer"), LOG_U64("conn", s->id));
     }
-    finish(s);
+    session_finish(s);
 }
 
 /* ---- messages ---- */
@@ -332,7 +334,8 @@ static void on_message(struct session *s, struct span text)
     if (id_value.type == JSON_STRING && id_value.text.n > ID_MAX) {
         refuse(s, SPAN(""), TACTUS_E_BAD_REQUEST, "id: longer than %u bytes", ID_MAX);
     } else if (buf_status(&id_text) != ERR_OK) {
-        finish(s); /* no memory to say whose it was, and an error of nobody's reaches nobody */
+        session_finish(
+            s); /* no memory to say whose it was, and an error of nobody's reaches nobody */
     } else if (rc == ERR_NOMEM) {
         refuse(s, id, TACTUS_E_INTERNAL, "out of memory");
     } else if (rc != ERR_OK) {
@@ -369,7 +372,7 @@ static void framing_failed(struct session *s, enum framing_result rc)
                "Length prefix: expected ten digits of a length above zero, then a newline");
         break;
     }
-    finish(s);
+    session_finish(s);
 }
 
 static void on_first_byte(struct session *s, char first)
@@ -387,7 +390,7 @@ static void on_first_byte(struct session *s, char first)
         }
     } else if (s->over_limit) {
         refuse_busy(s, SPAN(""), TACTUS_E_OVERLOADED, "limits.max_connections reached");
-        finish(s);
+        session_finish(s);
     }
 }
 
@@ -448,7 +451,7 @@ static void on_eof(void *ctx)
         abort_requests(s, &f);
     }
     if (s->ninflight == 0) {
-        finish(s);
+        session_finish(s);
         return;
     }
     s->state = SESSION_HALF_CLOSED;
@@ -575,7 +578,7 @@ void wire_shut_down(struct wire *w)
     for (struct list *n = w->sessions.next; n != &w->sessions; n = n->next) {
         struct session *s = LIST_ENTRY(n, struct session, node);
         abort_requests(s, &f);
-        finish(s);
+        session_finish(s);
     }
 }
 

@@ -29,6 +29,7 @@ struct session {
     struct loop_task settle; /* after a request ended: finish, or wait for the next */
     uint64_t id;             /* of the connection, for logs */
     uint64_t message_since;  /* when the incomplete message began; 0 = none */
+    size_t stuck_at;         /* output waiting when a deadline last saw the client not reading */
     bool over_limit;         /* only here to be told Overloaded */
 };
 
@@ -45,6 +46,8 @@ struct request {
 };
 
 /* session.c */
+/* Cancels what is in flight, lets the last words out, closes. */
+void session_finish(struct session *s);
 void session_settle(struct session *s);
 /* Queues {"id":…,"event":…,"<member>":pieces}; `id_json` with its quotes. */
 enum err session_event(struct session *s, struct span id_json, const char *event,

@@ -212,6 +212,13 @@ static void test_duplicate_id(void **state)
     shut(&b, &f);
 }
 
+static bool one_is_left(void *ctx)
+{
+    struct wire_bed *b = ctx;
+
+    return atomic_load(&b->totals.connections) <= 1;
+}
+
 static void test_max_connections(void **state)
 {
     struct wire_bed b;
@@ -229,14 +236,10 @@ static void test_max_connections(void **state)
     far_say(&f, LINE(PING("1")));
     expect_done(&b, &f, "1");
     client_close(&b, &g);
-    while (atomic_load(&b.totals.connections) > 1) {
-        net_turn(&b.net);
-    }
+    assert_true(net_until(&b.net, one_is_left, &b));
     client_open(&b, &g, NET_UNIX, NULL);
     far_hang_up(&f, false);
-    while (atomic_load(&b.totals.connections) > 1) {
-        net_turn(&b.net);
-    }
+    assert_true(net_until(&b.net, one_is_left, &b));
     client_close(&b, &g);
     shut(&b, &f);
 }
@@ -255,6 +258,19 @@ static void test_max_buffered(void **state)
     b.config->limits.max_buffered_bytes = 1024 * 1024;
     far_say(&f, LINE(PING("2")));
     expect_done(&b, &f, "2");
+    shut(&b, &f);
+
+    /* What is kept of a message that nobody can read any more goes at once. */
+    static char much[100000];
+    memset(much, '{', sizeof(much));
+    wire_bed_open(&b, NET_UNIX, NULL);
+    b.config->limits.max_buffered_bytes = sizeof(much) / 2;
+    client_open(&b, &f, NET_UNIX, NULL);
+    far_send(&f, span_of(much, sizeof(much)));
+    expect_error(&b, &f, "", TACTUS_E_OVERLOADED);
+    assert_true(net_until(&b.net, far_ended, &f));
+    assert_false(bed_is_empty(&b));
+    assert_int_equal(atomic_load(&b.totals.buffered), 0);
     shut(&b, &f);
 }
 
@@ -320,6 +336,30 @@ static void test_drain(void **state)
     far_hang_up(&f, false);
     wait_empty(&b);
     assert_int_equal(b.gone, 2);
+    shut(&b, &f);
+}
+
+/* A request that was on its way when draining began is told why it is not served. */
+static void test_drain_reads_on(void **state)
+{
+    struct wire_bed b;
+    struct far idle;
+    struct far f;
+
+    (void)state;
+    open_plain(&b, &f); /* has said nothing yet */
+    client_open(&b, &idle, NET_UNIX, NULL);
+    far_say(&idle, LINE(PING("0")));
+    expect_done(&b, &idle, "0");
+    wire_drain(&b.wire);
+    far_say(&f, LINE(PING("1")));
+    far_say(&idle, LINE(PING("2")));
+    expect_error(&b, &f, "1", TACTUS_E_SHUTTING_DOWN);
+    expect_error(&b, &idle, "2", TACTUS_E_SHUTTING_DOWN);
+    assert_true(net_until(&b.net, far_ended, &f));
+    assert_true(net_until(&b.net, far_ended, &idle));
+    assert_int_equal(atomic_load(&b.totals.timed_out), 0);
+    client_close(&b, &idle);
     shut(&b, &f);
 }
 
@@ -473,14 +513,23 @@ static void test_half_close_then_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),        cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_unreadable),      cmocka_unit_test(test_http),
-        cmocka_unit_test(test_max_inflight),    cmocka_unit_test(test_duplicate_id),
-        cmocka_unit_test(test_max_connections), cmocka_unit_test(test_max_buffered),
-        cmocka_unit_test(test_cancel),          cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_shut_down),       cmocka_unit_test(test_close_all),
-        cmocka_unit_test(test_client_gone),     cmocka_unit_test(test_client_gone_in_handshake),
-        cmocka_unit_test(test_half_close),      cmocka_unit_test(test_half_close_then_gone),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_http),
+        cmocka_unit_test(test_max_inflight),
+        cmocka_unit_test(test_duplicate_id),
+        cmocka_unit_test(test_max_connections),
+        cmocka_unit_test(test_max_buffered),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_reads_on),
+        cmocka_unit_test(test_shut_down),
+        cmocka_unit_test(test_close_all),
+        cmocka_unit_test(test_client_gone),
+        cmocka_unit_test(test_client_gone_in_handshake),
+        cmocka_unit_test(test_half_close),
+        cmocka_unit_test(test_half_close_then_gone),
     };
 
     return cmocka_run_group_tests(tests, tls_pair_setup, tls_pair_teardown);

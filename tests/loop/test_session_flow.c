@@ -112,6 +112,13 @@ static void test_stalled_writer(void **state)
     shut(&b, &f);
 }
 
+static bool both_drained(void *ctx)
+{
+    const struct wire_bed *b = ctx;
+
+    return b->drained >= 2;
+}
+
 /* A handler that waits is told once the client has read. */
 static void test_on_drain(void **state)
 {
@@ -133,9 +140,7 @@ static void test_on_drain(void **state)
     net_settle(&b.net);
     assert_int_equal(b.drained, 0);
     f.read_size = ALL;
-    while (b.drained < 2) {
-        net_turn(&b.net);
-    }
+    assert_true(net_until(&b.net, both_drained, &b));
     assert_false(request_congested(b.held[0]));
     held_done(&b, 0);
     held_done(&b, 1);
@@ -229,9 +234,10 @@ static void test_request_timeout(void **state)
     struct wire_bed b;
     struct far f;
     wire_bed_open(&b, NET_UNIX, NULL);
-    b.config->limits.request_timeout = 30;
+    b.config->limits.request_timeout = 100;
     client_open(&b, &f, NET_UNIX, NULL);
     while (!far_ended(&f)) { /* a byte now and then is no progress */
+        assert_true(b.net.ticks < NET_TICKS / 10);
         if (f.out.n == 0) {
             far_say(&f, "x");
         }
@@ -259,6 +265,36 @@ static void test_idle_timeout(void **state)
     held_done(&b, 0);
     expect_done(&b, &f, "1");
     check_timed_out(&b, &f, 1);
+}
+
+/* A client that takes nothing of its reply and asks for nothing more is not kept for ever. */
+static void test_idle_timeout_stuck(void **state)
+{
+    static char text[400000];
+    struct wire_bed b;
+    struct far f;
+    struct buf message;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    wire_bed_open(&b, NET_UNIX, NULL);
+    b.config->limits.idle_timeout = 30;
+    b.config->limits.stall_timeout = 30;
+    client_open(&b, &f, NET_UNIX, NULL);
+    f.read_size = 0;
+    buf_init(&message, WIRE_CAP);
+    buf_put_str(&message,
+                "{\"id\":\"1\",\"method\":\"tool.call\",\"params\":{\"name\":\"host.echo\","
+                "\"args\":{\"x\":\"");
+    buf_put(&message, text, sizeof(text));
+    buf_put_str(&message, "\"}}}\n");
+    assert_int_equal(buf_status(&message), ERR_OK);
+    far_send(&f, buf_span(&message));
+    buf_fini(&message);
+    wait_empty(&b);
+    assert_int_equal(atomic_load(&b.totals.timed_out), 1);
+    f.read_size = ALL;
+    shut(&b, &f);
 }
 
 /* A slow message of a client whose requests are in flight: they get their end. */
@@ -303,15 +339,11 @@ static void test_total_timeout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stalled_reader),
-        cmocka_unit_test(test_stalled_writer),
-        cmocka_unit_test(test_on_drain),
-        cmocka_unit_test(test_ends_while_stalled),
-        cmocka_unit_test(test_first_byte_timeout),
-        cmocka_unit_test(test_handshake_timeout),
-        cmocka_unit_test(test_request_timeout),
-        cmocka_unit_test(test_idle_timeout),
-        cmocka_unit_test(test_request_timeout_in_flight),
+        cmocka_unit_test(test_stalled_reader),     cmocka_unit_test(test_stalled_writer),
+        cmocka_unit_test(test_on_drain),           cmocka_unit_test(test_ends_while_stalled),
+        cmocka_unit_test(test_first_byte_timeout), cmocka_unit_test(test_handshake_timeout),
+        cmocka_unit_test(test_request_timeout),    cmocka_unit_test(test_idle_timeout),
+        cmocka_unit_test(test_idle_timeout_stuck), cmocka_unit_test(test_request_timeout_in_flight),
         cmocka_unit_test(test_total_timeout),
     };
 

@@ -46,8 +46,7 @@ static bool all_answered(void *ctx)
 static bool may_be_told(const char *type, const char *usual)
 {
     return strcmp(type, usual) == 0 || strcmp(type, TACTUS_E_INTERNAL) == 0 ||
-           strcmp(type, TACTUS_E_CANCELLED) == 0 || /* the connection had to end */
-           strcmp(type, TACTUS_E_TOOL_NOT_ALLOWED) == 0;
+           strcmp(type, TACTUS_E_CANCELLED) == 0; /* the connection had to end */
 }
 
 static void check_told(const struct way *way, const struct far *f)

@@ -301,6 +301,26 @@ static void test_overload(void **state)
     framing_fini(&f);
 }
 
+/* After a failure nothing is kept; the kind, and so the form of the answer, stays. */
+static void test_forget(void **state)
+{
+    struct framing f;
+    struct got g = {.last = FRAMING_MORE};
+    atomic_size_t meter = 0;
+
+    (void)state;
+    framing_init(&f, MAX, &meter, 20);
+    take(&f, "0000000030\nxxxxxxxxxx", 21, &g);
+    take(&f, "xxxxxxxxxxx", 11, &g);
+    assert_int_equal(g.last, FRAMING_OVERLOADED);
+    framing_forget(&f);
+    assert_int_equal(atomic_load(&meter), 0);
+    assert_int_equal(f.kept.cap, 0);
+    assert_false(framing_partial(&f));
+    assert_int_equal(f.kind, FRAMING_LENGTH);
+    framing_fini(&f);
+}
+
 /* Every allocation fails in turn: what came before it was right, and nothing stays behind. */
 static void torture(struct span s, const char *expected, size_t step)
 {
@@ -360,7 +380,7 @@ int main(void)
         cmocka_unit_test(test_bad_prefix), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_detect),     cmocka_unit_test(test_no_copy),
         cmocka_unit_test(test_memory),     cmocka_unit_test(test_overload),
-        cmocka_unit_test(test_nomem),
+        cmocka_unit_test(test_forget),     cmocka_unit_test(test_nomem),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
