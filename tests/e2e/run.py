@@ -164,6 +164,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep every test's directory")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # A background job of a shell ignores it, and so would every program started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for program in ("tactus-broker", "tactus-brokerctl"):
         if not (harness.BUILD / program).exists():
             print(f"MISSING: {harness.BUILD / program}: build it first (make VARIANT=debug programs)")
