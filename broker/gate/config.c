@@ -68,6 +68,7 @@ struct file {
     struct limits limits;
     enum log_level log_level;
     enum log_format log_format;
+    int log_prompts;
 };
 
 static const char *const TYPES[] = {"openai", "builtin", NULL};
@@ -76,6 +77,7 @@ static const char *const WEB[] = {"http", "https", NULL};
 static const char *const PROXIES[] = {"http", "https", "socks5", "socks5h", NULL};
 static const char *const LEVELS[] = {"error", "warn", "info", "debug", NULL}; /* enum log_level */
 static const char *const FORMATS[] = {"text", "json", NULL};                  /* enum log_format */
+static const char *const NO[] = {"false", NULL}; /* a switch that cannot be turned on yet */
 
 enum { TYPE_OPENAI, TYPE_BUILTIN };
 
@@ -198,6 +200,8 @@ static const struct conf_key LOG_KEYS[] = {
      .doc = "error, warn, info or debug."},
     {FIELD("format", log_format), .type = CONF_ENUM, .choices = FORMATS, .fallback = "json",
      .doc = "json (one object a line) or text (for people)."},
+    {FIELD("prompts", log_prompts), .type = CONF_ENUM, .choices = NO, .fallback = "false",
+     .doc = "Prompts and replies are never logged; there is no audit log that could have them yet."},
 };
 static const struct conf_map LOG = MAP_OF(LOG_KEYS, struct file);
 

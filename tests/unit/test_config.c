@@ -206,6 +206,8 @@ static void test_listeners(void **state)
         "A-Z a-z 0-9 _ . -");
     fails("listeners: [{url: /s, grant: g, auth: required}]\n" GRANTS,
           "b.yml:1:39: listeners[0].auth: is a way that is not supported yet, expected none");
+    fails("log: {prompts: true}\nlisteners: [{url: /s, grant: g}]\n" GRANTS,
+          "b.yml:1:16: log.prompts: is \"true\", expected one of false");
     fails("listeners: [{url: /s, grant: g, cert: x}]\n" GRANTS,
           "b.yml:1:39: listeners[0].cert: is only for a listener with TLS, expected a url with "
           "tls://");
@@ -602,7 +604,7 @@ static void test_example_has_every_key(void **state)
     char *z = realloc(text, n + 1);
     assert_non_null(z);
     z[n] = '\0';
-    assert_int_equal(check_documented(z, config_keys()), 45);
+    assert_int_equal(check_documented(z, config_keys()), 46);
     free(z);
 }
 
