@@ -74,7 +74,7 @@ enum err json_check_object(struct span text, const struct json_rules *rules,
 enum err json_check_value(struct span text, const struct json_rules *rules, struct json_value *out,
                           struct json_fault *fault) MUST_CHECK;
 
-/* ---- walking text that has been validated ---- */
+/* ---- walking text that has been validated (white space around a whole text is allowed) ---- */
 
 /*
  * Collects the members of `object` (type JSON_OBJECT). ERR_PROTO with `fault` when it has a

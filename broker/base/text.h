@@ -29,7 +29,7 @@ bool text_glob(const char *pattern, const char *text);
 /* Decimal digits only, whole span, no sign, no overflow. */
 bool text_u64(struct span s, uint64_t *out);
 
-/* "4096", "64KiB", "100MiB", "1GiB" (and K/M/G with B, powers of 1024). */
+/* "4096", "64KiB", "100MiB", "1GiB", also KB, MB, GB, K, M, G, B: all powers of 1024. */
 bool text_size(struct span s, uint64_t *out);
 
 #endif

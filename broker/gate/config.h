@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 enum listener_kind { LISTENER_UNIX, LISTENER_TCP, LISTENER_TLS };
-enum half_close { HALF_CLOSE_DEFAULT, HALF_CLOSE_FINISH, HALF_CLOSE_CANCEL };
 
 struct listener_config {
     enum listener_kind kind;
