@@ -304,11 +304,25 @@ static CURLM *multi_new(struct http_client *client)
     return m;
 }
 
-/* libcurl closes its kept connections, and must not ask for events on them any more. */
+static void drop_all(struct http_client *client)
+{
+    for (size_t i = 0; i < client->nsockets; i++) {
+        if (client->sockets[i] != NULL) {
+            socket_drop(client, client->sockets[i]);
+        }
+    }
+}
+
+/*
+ * libcurl closes its kept connections, and must not ask for events on them any more. We let go of
+ * every descriptor first: after an allocation failure libcurl may close one without a word, and its
+ * number may be somebody else's a moment later.
+ */
 static void multi_free(struct http_client *client)
 {
     bool was = client->deaf;
 
+    drop_all(client);
     client->deaf = true;
     client->in_curl++;
     (void)curl_multi_cleanup(client->multi);
@@ -361,10 +375,6 @@ void http_driver_fini(struct http_client *client)
         (void)curl_share_cleanup(client->share);
     }
     loop_deadline_clear(client->loop, &client->timer);
-    for (size_t i = 0; i < client->nsockets; i++) {
-        if (client->sockets[i] != NULL) {
-            socket_drop(client, client->sockets[i]);
-        }
-    }
+    drop_all(client);
     free(client->sockets);
 }
