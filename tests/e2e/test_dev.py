@@ -57,3 +57,13 @@ def test_dev_needs_no_key_of_the_environment():
 
 def read(file: pathlib.Path) -> str:
     return file.read_text(errors="replace") if file.is_file() else ""
+
+
+@bound(20)
+def test_dev_with_more_listeners():
+    """Each further --listen is served; with TLS by the certificate that --dev made."""
+    with dev_broker("--listen", "tcp://127.0.0.1:0", "--listen", "tls://127.0.0.1:0", lines=6) as broker:
+        ca_of(broker)
+        for endpoint in broker.endpoints[3:5]:
+            with h.Client(endpoint, "ndjson", **({"ca": broker.ca} if endpoint.startswith("tls") else {})) as c:
+                c.ping()
