@@ -585,22 +585,6 @@ static void test_stop_with_kept_connections(void **state)
     free(r2);
 }
 
-static int set_up(void **state)
-{
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-
-    (void)state;
-    sigaction(SIGPIPE, &ignore, NULL);
-    return http_client_global_init(NULL) == ERR_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    http_client_global_fini();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,5 +607,5 @@ int main(void)
         cmocka_unit_test(test_stop_with_kept_connections),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, bed_set_up, bed_tear_down);
 }

@@ -258,22 +258,6 @@ static void test_timeout_total(void **state)
     seen_free(s);
 }
 
-static int set_up(void **state)
-{
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-
-    (void)state;
-    sigaction(SIGPIPE, &ignore, NULL);
-    return http_client_global_init(NULL) == ERR_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    http_client_global_fini();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,5 +274,5 @@ int main(void)
         cmocka_unit_test(test_timeout_total),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, bed_set_up, bed_tear_down);
 }

@@ -506,22 +506,6 @@ static void test_no_memory_for_a_client(void **state)
     loop_free(loop);
 }
 
-static int set_up(void **state)
-{
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-
-    (void)state;
-    sigaction(SIGPIPE, &ignore, NULL);
-    return http_client_global_init(NULL) == ERR_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    http_client_global_fini();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,5 +524,5 @@ int main(void)
         cmocka_unit_test(test_no_memory_for_a_client),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, bed_set_up, bed_tear_down);
 }

@@ -164,19 +164,6 @@ static void test_stop(void **state)
     free(r);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return http_client_global_init(NULL) == ERR_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    http_client_global_fini();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,5 +173,5 @@ int main(void)
     };
 
     isolated = isolate();
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, bed_set_up, bed_tear_down);
 }

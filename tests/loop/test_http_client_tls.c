@@ -538,22 +538,6 @@ static void test_key_is_wiped(void **state)
     key_is_wiped(END_STOP);
 }
 
-static int set_up(void **state)
-{
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-
-    (void)state;
-    sigaction(SIGPIPE, &ignore, NULL);
-    return http_client_global_init(NULL) == ERR_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    http_client_global_fini();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,5 +548,5 @@ int main(void)
         cmocka_unit_test(test_key_is_wiped),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, bed_set_up, bed_tear_down);
 }
