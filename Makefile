@@ -22,11 +22,11 @@ Q   := @
 SAY := @printf '  %-4s %s\n'
 endif
 
-PKGS := libuv openssl libcurl libcjson yaml-0.1
+PKGS := libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
         -Wformat=2 -Wvla -Wundef -Wcast-qual -Wwrite-strings -Werror
-CPPFLAGS += -D_GNU_SOURCE -Iinclude -Ibroker
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -Ibroker -Irunner
 CFLAGS_common := -std=c11 -g $(WARN) -fstack-protector-strong -fPIE -fno-omit-frame-pointer
 LDFLAGS_common := -pie -Wl,-z,relro,-z,now
 
@@ -48,23 +48,43 @@ ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 LIBS        = $(PKG_LIBS) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
-BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_scalar
-NET    := loop loop_write loop_signal stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
-GATE   := secret grant config
+BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_load conf_scalar
+NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
+GATE   := secret grant grant_source config config_keys config_listener config_admin
 WIRE   := failure framing session request methods
 LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router chat_params chat
 TOOLS  := tool_call mcp
 EVENTS := emit control bus
+HTTP   := httpd httpd_request admin_fault admin_auth admin_body event_streams
 CTL    := output commands
-APP    := broker worker self dev
+APP    := broker worker self dev run_place runs admin
 
-LIB_SRC := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c) $(GATE:%=broker/gate/%.c) \
-           $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) $(TOOLS:%=broker/tools/%.c) \
-           $(EVENTS:%=broker/events/%.c) $(CTL:%=broker/ctl/%.c) $(APP:%=broker/app/%.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
-LIB     := $(B)/libtactus-broker.a
+IO     := driver fetch
+SPEC   := owner quantity settings volumes environment create_request workspace
+ENGINE := engine engine_find engine_place engine_image engine_container engine_network progress registry_auth attach frames
+RELAY  := relay event_head result container_log stderr_lines
+RUN    := outcome grants keeper shim events_tail run_prepare run_container run_sweep run_execute image_progress console
+CMD    := run run_options gc
+
+# libtactus.a: what both programs use; the other two: one program each.
+BASE_SRC   := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c)
+BROKER_SRC := $(GATE:%=broker/gate/%.c) $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) \
+              $(TOOLS:%=broker/tools/%.c) $(EVENTS:%=broker/events/%.c) $(HTTP:%=broker/http/%.c) $(CTL:%=broker/ctl/%.c) \
+              $(APP:%=broker/app/%.c)
+RUNNER_SRC := $(wildcard $(IO:%=runner/io/%.c) $(SPEC:%=runner/spec/%.c) $(ENGINE:%=runner/engine/%.c) \
+              $(RELAY:%=runner/relay/%.c) $(RUN:%=runner/run/%.c) $(CMD:%=runner/commands/%.c))
+LIB_SRC    := $(BASE_SRC) $(BROKER_SRC) $(RUNNER_SRC)
+LIB        := $(B)/libtactus.a
+BROKER_LIB := $(B)/libtactus-broker.a
+RUNNER_LIB := $(B)/libtactus-runner.a
+
+# PID 1 of containers. It stands alone: static, without libraries, sanitizers and coverage.
+INIT     := init_main say fds options heartbeat child tree supervise
+INIT_SRC := $(INIT:%=runner/init/%.c)
+INIT_OBJ := $(INIT_SRC:%.c=$(B)/%.o)
 
 PROGRAMS := $(B)/tactus-broker $(B)/tactus-brokerctl
+HELPERS  := $(B)/tactus-init # installed into libexec: programs start it, not people
 
 UNIT_TESTS := $(wildcard tests/unit/test_*.c)
 LOOP_TESTS := $(wildcard tests/loop/test_*.c)
@@ -79,45 +99,59 @@ WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
         check-asan check-tsan check-clang check-valgrind lint format format-check demo install cov dist
 
 all: programs
-programs: $(PROGRAMS)
+programs: $(PROGRAMS) $(HELPERS)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(SAY) CC $@
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(LIB): $(LIB_OBJ)
+$(LIB): $(BASE_SRC:%.c=$(B)/%.o)
+$(BROKER_LIB): $(BROKER_SRC:%.c=$(B)/%.o)
+$(RUNNER_LIB): $(RUNNER_SRC:%.c=$(B)/%.o)
+$(LIB) $(BROKER_LIB) $(RUNNER_LIB):
 	@rm -f $@
 	$(SAY) AR $@
-	$(Q)ar rcs $@ $(LIB_OBJ)
+	$(Q)ar rcs $@ $^
 
-$(B)/tactus-broker: $(B)/broker/broker_main.o $(LIB)
+$(B)/tactus-broker: $(B)/broker/broker_main.o $(BROKER_LIB) $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
-$(B)/tactus-brokerctl: $(B)/broker/brokerctl.o $(LIB)
+$(B)/tactus-runner: $(B)/runner/runner_main.o $(RUNNER_LIB) $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(B)/tactus-brokerctl: $(B)/broker/brokerctl.o $(BROKER_LIB) $(LIB)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+INIT_CFLAGS = $(CFLAGS_common) $(if $(filter release,$(VARIANT)),$(CFLAGS_release),-O1) $(CFLAGS)
+$(B)/runner/init/%.o: ALL_CFLAGS = $(INIT_CFLAGS)
+$(B)/runner/init/%.o: CPPFLAGS := -D_GNU_SOURCE -Iinclude -Irunner
+$(B)/tactus-init: $(INIT_OBJ)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(INIT_CFLAGS) -static-pie -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $^
 
 # ---- tests ----
 CPPFLAGS_tests := -Itests
 $(B)/tests/%.o: CPPFLAGS += $(CPPFLAGS_tests)
-$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/tests/fixtures/torture.o $(LIB)
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/tests/fixtures/torture.o $(BROKER_LIB) $(RUNNER_LIB) $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
-$(B)/tests/loop/%: $(B)/tests/loop/%.o $(B)/tests/fixtures/torture.o $(B)/tests/fixtures/peer.o $(LIB)
+$(B)/tests/unit/test_init_options: $(B)/runner/init/options.o
+$(B)/tests/loop/%: $(B)/tests/loop/%.o $(B)/tests/fixtures/torture.o $(B)/tests/fixtures/peer.o $(BROKER_LIB) $(RUNNER_LIB) $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(WRAP) -o $@ $^ $(LIBS) -lcmocka
-$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(LIB)
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(BROKER_LIB) $(RUNNER_LIB) $(LIB)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(wildcard $(B)/broker/*.d $(B)/broker/*/*.d $(B)/tests/*/*.d)
+-include $(wildcard $(B)/broker/*.d $(B)/broker/*/*.d $(B)/runner/*.d $(B)/runner/*/*.d $(B)/tests/*/*.d)
 .SECONDARY:
 
 # ---- checks, tools, packaging ----
 TEST_BIN  := $(UNIT_BIN) $(LOOP_BIN) $(FUZZ_BIN)
 C_FILES   := $(sort $(shell find broker runner include tests -name '*.[ch]' 2>/dev/null))
-TIDY_SRC  := $(sort $(LIB_SRC) $(wildcard broker/*.c runner/*.c))
+TIDY_SRC  := $(sort $(LIB_SRC) $(INIT_SRC) $(wildcard broker/*.c runner/*.c))
 SH_FILES  := $(sort $(wildcard certs/*.sh deploy/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run)
 VERSION    = $(shell sed -n 's/.*TACTUS_VERSION "\(.*\)"/\1/p' include/tactus/version.h)
 PREFIX    ?= /usr/local
@@ -181,7 +215,7 @@ demo: programs
 # libFuzzer's main() takes the place of replay_main.c. What it finds goes to tests/fuzz/regression.
 LIBFUZZER_BIN := $(FUZZERS:tests/fuzz/%.c=build/fuzz/libfuzzer/%)
 ifeq ($(VARIANT),fuzz)
-$(B)/libfuzzer/%: $(B)/tests/fuzz/%.o $(LIB)
+$(B)/libfuzzer/%: $(B)/tests/fuzz/%.o $(BROKER_LIB) $(RUNNER_LIB) $(LIB)
 	@mkdir -p $(@D)
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
@@ -230,6 +264,8 @@ format-check:
 install: programs
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tactus-broker
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/libexec/tactus-broker
+	install -m 755 $(HELPERS) $(DESTDIR)$(PREFIX)/libexec/tactus-broker
 	install -m 755 certs/make-certs.sh $(DESTDIR)$(PREFIX)/share/tactus-broker
 	install -m 644 deploy/broker.example.yml README.md LICENSE $(DESTDIR)$(PREFIX)/share/tactus-broker
 

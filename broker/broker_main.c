@@ -37,8 +37,8 @@ static const char usage_text[] =
     "\n"
     "  --config FILE         the configuration (see deploy/broker.example.yml)\n"
     "  --check-config        read it, say what is wrong, exit\n"
-    "  --dev                 no configuration: built-in provider, Unix, TCP and TLS on loopback;\n"
-    "                        prints each endpoint and, last, the CA file\n"
+    "  --dev                 no configuration: built-in provider, Unix, TCP and TLS on loopback,\n"
+    "                        an admin API; prints each endpoint and, last, the CA file\n"
     "  --listen URL          one more listener: unix:///PATH or tcp://HOST:PORT, with --dev\n"
     "                        tls://HOST:PORT too (repeatable)\n"
     "  --events FILE         append every accepted event as a JSON line to FILE, - is stdout\n"
@@ -190,6 +190,9 @@ static enum err load_secrets(const struct options *o, struct config *config, str
     for (size_t i = 0; i < config->nproviders && rc == ERR_OK; i++) {
         secret_forget_env(&config->providers[i].key);
     }
+    if (rc == ERR_OK) {
+        secret_forget_env(&config->admin.token);
+    }
     return rc;
 }
 
@@ -202,7 +205,7 @@ static enum err serve(const struct options *o, const struct config *config, cons
     if (rc != ERR_OK) {
         return rc;
     }
-    broker_print_endpoints(b, stdout);
+    broker_print_endpoints(b, o->dev, stdout);
     if (o->dev) {
         puts(dev->ca_file);
         fflush(stdout);
@@ -213,19 +216,13 @@ static enum err serve(const struct options *o, const struct config *config, cons
 }
 
 static enum err run(const struct options *o, struct config *config, const struct dev *dev,
-                    struct error *e)
+                    bool locked, struct error *e)
 {
-    bool locked = false;
-    enum err rc = secret_arena_init(&locked, e);
-
-    if (rc != ERR_OK) {
-        return rc;
-    }
     log_setup(config->log_level, config->log_format, NULL);
     if (!locked) {
         log_warn("broker", LOG_MSG("memory of secrets cannot be locked: it may be swapped out"));
     }
-    rc = load_secrets(o, config, e);
+    enum err rc = load_secrets(o, config, e);
     if (rc != ERR_OK) {
         return rc;
     }
@@ -245,17 +242,21 @@ int main(int argc, char **argv)
     struct dev dev = {0};
     struct config *config = NULL;
     struct error e = {0};
+    bool locked = false;
 
     int early = read_options(&o, argc, argv);
     if (early != GO_ON) {
         return early;
     }
     harden();
-    enum err rc = read_config(&o, &dev, &config, &e);
+    enum err rc = secret_arena_init(&locked, &e);
+    if (rc == ERR_OK) {
+        rc = read_config(&o, &dev, &config, &e);
+    }
     if (rc == ERR_OK && o.check) {
         printf("%s: ok\n", o.dev ? "--dev" : o.config);
     } else if (rc == ERR_OK) {
-        rc = run(&o, config, &dev, &e);
+        rc = run(&o, config, &dev, locked, &e);
     }
     int code = rc == ERR_OK ? EX_OK : report(&e);
     config_free(config);

@@ -1,4 +1,5 @@
-/* Shared by broker.c, worker.c and self.c: what the process consists of. Nobody else includes it.
+/* Shared by broker.c, worker.c, self.c, runs.c and admin.c: what the process consists of. Nobody
+ * else includes it.
  */
 #ifndef TACTUS_APP_PRIVATE_H
 #define TACTUS_APP_PRIVATE_H
@@ -12,12 +13,14 @@
 
 #include <pthread.h>
 
+struct admin;
 struct http_client;
+struct runs;
 
 /* One listening socket of one worker. */
 struct worker_door {
     struct worker *worker;
-    const struct wire_door *door;
+    struct wire_door *door;
     struct listener *listener; /* NULL: this worker has none for the door */
 };
 
@@ -51,6 +54,8 @@ struct broker {
     unsigned running;     /* workers that have not drained; worker 0 only */
     bool stopping;
     bool shutting_down;
+    struct runs *runs;   /* grants of runs; loop 0 */
+    struct admin *admin; /* NULL: no admin API; loop 0 */
     struct loop_signals *signals;
     struct loop_deadline drain_deadline;
 };
@@ -60,6 +65,9 @@ enum err worker_init(struct worker *w, struct broker *b, unsigned index,
 /* Serves `fd` (taken over, also on failure) at `door`. A Unix socket's connections are handed
  * round. */
 enum err worker_listen(struct worker *w, size_t door, int fd, struct error *e) MUST_CHECK;
+/* Serves the connection `fd` (taken over) at `door`, on a worker whose turn it is. From worker 0.
+ */
+void worker_serve(struct broker *b, struct wire_door *door, int fd);
 /* A thread for any worker but 0. */
 enum err worker_start(struct worker *w, struct error *e) MUST_CHECK;
 void worker_fini(struct worker *w);

@@ -4,7 +4,9 @@
  */
 #include "app/broker.h"
 
+#include "app/admin.h"
 #include "app/app_private.h"
+#include "app/runs.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -78,6 +80,7 @@ static void on_signal(void *ctx, int number)
     log_info("broker", LOG_MSG("stopping"),
              LOG_U64("connections", atomic_load(&b->totals.connections)),
              LOG_U64("inflight", atomic_load(&b->totals.inflight)));
+    runs_stop_listening(b->runs); /* before the drain: what was accepted is handed over first */
     post_all(b, false);
     if (loop_deadline_set(loop, &b->drain_deadline, loop_now(loop) + b->config->drain_timeout) !=
         ERR_OK) {
@@ -161,7 +164,7 @@ static enum err open_listener(struct broker *b, size_t i, struct error *e)
     return open_on(b, i, 0, &a, &b->doors[i].port, e);
 }
 
-void broker_print_endpoints(const struct broker *b, FILE *out)
+void broker_print_endpoints(const struct broker *b, bool token, FILE *out)
 {
     for (size_t i = 0; i < b->config->nlisteners; i++) {
         const struct listener_config *l = &b->config->listeners[i];
@@ -174,6 +177,7 @@ void broker_print_endpoints(const struct broker *b, FILE *out)
         fprintf(out, "%s://%s%s%s:%u\n", scheme, v6 ? "[" : "", l->host, v6 ? "]" : "",
                 (unsigned)b->doors[i].port);
     }
+    admin_print_endpoints(b->admin, token, out);
     fflush(out);
 }
 
@@ -195,6 +199,10 @@ static enum err init_parts(struct broker *b, const char *events_file, struct err
     }
     if (rc == ERR_OK && events_file != NULL) {
         rc = bus_follow(b->bus, b->workers[0].loop, events_file, e);
+    }
+    if (rc == ERR_OK && b->config->admin.nlisteners > 0) {
+        rc = runs_new(b, &b->runs, e);
+        rc = rc == ERR_OK ? admin_new(b, &b->admin, e) : rc;
     }
     return rc == ERR_OK ? watch_signals(b, e) : rc;
 }
@@ -251,6 +259,8 @@ void broker_free(struct broker *b)
         return;
     }
     loop_signals_free(b->signals);
+    admin_free(b->admin);
+    runs_stop_listening(b->runs);
     if (b->workers != NULL) {
         if (b->workers[0].loop != NULL) {
             loop_deadline_clear(b->workers[0].loop, &b->drain_deadline);
@@ -260,6 +270,7 @@ void broker_free(struct broker *b)
             worker_fini(&b->workers[i - 1]);
         }
     }
+    runs_free(b->runs);
     bus_free(b->bus);
     for (size_t i = 0; b->doors != NULL && i < b->config->nlisteners; i++) {
         tls_server_free(b->doors[i].tls);

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "gate/config.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 struct broker;
@@ -18,8 +19,12 @@ struct broker;
 enum err broker_new(const struct config *config, const char *events_file, struct broker **out,
                     struct error *e) MUST_CHECK;
 
-/* One line a listener, in their order, as a client writes it: /path, tcp://host:port, tls://… */
-void broker_print_endpoints(const struct broker *b, FILE *out);
+/*
+ * One line a listener, in their order, as a client writes it: /path, tcp://host:port, tls://…; then
+ * one each of the admin API: http+unix:///path, http://host:port/, with `token` the latter followed
+ * by #token=TOKEN.
+ */
+void broker_print_endpoints(const struct broker *b, bool token, FILE *out);
 
 /*
  * Runs until SIGTERM or SIGINT. The first lets streams in flight end for config->drain_timeout,

@@ -28,6 +28,7 @@ static enum err make_directory(struct dev *dev, struct error *e)
     snprintf(dev->cert_file, sizeof(dev->cert_file), "%s/server.pem", dev->dir);
     snprintf(dev->key_file, sizeof(dev->key_file), "%s/server.key", dev->dir);
     snprintf(dev->socket, sizeof(dev->socket), "%s/broker.sock", dev->dir);
+    snprintf(dev->admin_socket, sizeof(dev->admin_socket), "%s/admin.sock", dev->dir);
     return ERR_OK;
 }
 
@@ -47,6 +48,12 @@ enum err dev_init(struct dev *dev, struct config *config, struct error *e)
     if (rc == ERR_OK) {
         rc = config_add_listener(config, "tls://127.0.0.1:0", dev->cert_file, dev->key_file, e);
     }
+    if (rc == ERR_OK) {
+        rc = config_set_ca_file(config, dev->ca_file, e);
+    }
+    if (rc == ERR_OK) {
+        rc = config_dev_admin(config, dev->admin_socket, e);
+    }
     return rc;
 }
 
@@ -59,6 +66,7 @@ void dev_fini(struct dev *dev)
     (void)unlink(dev->cert_file);
     (void)unlink(dev->key_file);
     (void)unlink(dev->socket);
+    (void)unlink(dev->admin_socket);
     (void)rmdir(dev->dir);
     dev->dir[0] = '\0';
 }

@@ -19,7 +19,7 @@
 struct handover {
     struct loop_message message;
     struct worker *worker;
-    const struct wire_door *door;
+    struct wire_door *door; /* a reference */
     int fd;
 };
 
@@ -33,10 +33,11 @@ static void on_handover(struct loop_message *m, struct loop *loop)
     } else {
         session_start(&h->worker->wire, h->door, h->fd);
     }
+    wire_door_unref(h->door);
     free(h);
 }
 
-static void hand_over(struct worker *to, const struct wire_door *door, int fd)
+static void hand_over(struct worker *to, struct wire_door *door, int fd)
 {
     struct handover *h = calloc(1, sizeof(*h));
 
@@ -45,25 +46,33 @@ static void hand_over(struct worker *to, const struct wire_door *door, int fd)
         return;
     }
     *h = (struct handover){.message.fn = on_handover, .worker = to, .door = door, .fd = fd};
+    wire_door_ref(door);
     if (loop_post(to->loop, &h->message) != ERR_OK) {
+        wire_door_unref(door);
         close(fd);
         free(h);
+    }
+}
+
+void worker_serve(struct broker *b, struct wire_door *door, int fd)
+{
+    struct worker *to = &b->workers[b->next_worker++ % b->nworkers];
+
+    if (to->index == 0) {
+        session_start(&to->wire, door, fd);
+    } else {
+        hand_over(to, door, fd);
     }
 }
 
 static void on_accept(void *ctx, int fd)
 {
     struct worker_door *d = ctx;
-    struct broker *b = d->worker->broker;
-    struct worker *to = d->worker;
 
     if (d->door->listener->kind == LISTENER_UNIX) {
-        to = &b->workers[b->next_worker++ % b->nworkers];
-    }
-    if (to == d->worker) {
-        session_start(&to->wire, d->door, fd);
+        worker_serve(d->worker->broker, d->door, fd);
     } else {
-        hand_over(to, d->door, fd);
+        session_start(&d->worker->wire, d->door, fd);
     }
 }
 
@@ -169,6 +178,7 @@ enum err worker_init(struct worker *w, struct broker *b, unsigned index, struct 
 static void close_all(struct worker *w)
 {
     w->wire.on_session_gone = NULL;
+    w->draining = true; /* what is still handed over is closed */
     stop_listening(w);
     wire_close_all(&w->wire);
 }
@@ -204,6 +214,7 @@ void worker_fini(struct worker *w)
     } else {
         close_all(w);
     }
+    loop_run_closing(w->loop); /* messages that were on the way own what they carry */
     if (w->http != NULL) {
         http_client_free(w->http);
     }

@@ -9,13 +9,10 @@
  */
 #include "base/conf_private.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <yaml.h>
 
 #define NO_PLACE   SIZE_MAX
@@ -318,6 +315,7 @@ static size_t item_size(const struct conf_key *k)
 {
     return k->type == CONF_LIST_OF_MAP      ? k->map->size
            : k->type == CONF_LIST_OF_STRING ? sizeof(char *)
+           : k->type == CONF_MAP_OF_STRING  ? sizeof(struct conf_pair)
                                             : sizeof(struct conf_secret);
 }
 
@@ -360,11 +358,83 @@ static enum err read_list(struct reader *r, const struct conf_key *k, const yaml
     return err;
 }
 
+/* The key of `pair`, as far as no pair before it has it. */
+static enum err read_pair_name(struct reader *r, const yaml_node_t *key, size_t at,
+                               const struct conf_list *list, char **out)
+{
+    const struct conf_pair *pairs = list->items;
+    struct place p = place_below(r, at, &key->start_mark);
+    char shown[CONF_SHOWN_SIZE];
+
+    if (key->type != YAML_SCALAR_NODE || node_text(key).n == 0 ||
+        conf_text_fault(node_text(key), 0) != NULL) {
+        p.key = "?";
+        return fault(r, &p, "is no key, expected a name");
+    }
+    p.key = conf_shown(node_text(key), shown);
+    for (size_t i = 0; i + 1 < list->n; i++) {
+        if (span_eq(span_str(pairs[i].name), node_text(key))) {
+            return fault(r, &p, "is given twice, expected it once");
+        }
+    }
+    return conf_put_text(out, node_text(key)) == ERR_OK
+               ? ERR_OK
+               : err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
+}
+
+/* Values of any kind are texts here; nothing is an empty one. */
+static enum err read_pairs(struct reader *r, const struct conf_key *k, const yaml_node_t *node,
+                           size_t at, struct conf_list *list)
+{
+    static const struct conf_key a_map = {.type = CONF_MAP};
+    static const struct conf_key text = {.type = CONF_STRING};
+    char shown[CONF_SHOWN_SIZE];
+    enum err err = ERR_OK;
+
+    if (node->type != YAML_MAPPING_NODE) {
+        return wrong_kind(r, &a_map, &r->doc->places[at], node);
+    }
+    const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
+    size_t n = (size_t)(node->data.mapping.pairs.top - pairs);
+    if (n > k->max) {
+        return fault(r, &r->doc->places[at], "has %zu keys, expected %llu at most", n,
+                     (unsigned long long)k->max);
+    }
+    list->items = calloc(n == 0 ? 1 : n, sizeof(struct conf_pair));
+    if (list->items == NULL) {
+        return err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
+    }
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        const yaml_node_t *value = yaml_document_get_node(r->tree, pairs[i].value);
+        struct conf_pair *pair = (struct conf_pair *)list->items + i;
+        struct place p = place_below(r, at, &value->start_mark);
+        list->n = i + 1;
+        err =
+            read_pair_name(r, yaml_document_get_node(r->tree, pairs[i].key), at, list, &pair->name);
+        if (err != ERR_OK) {
+            break;
+        }
+        p.key = conf_shown(span_str(pair->name), shown);
+        if (value->type != YAML_SCALAR_NODE) {
+            err = wrong_kind(r, &text, &p, value);
+        } else if (memchr(node_text(value).p, '\0', node_text(value).n) != NULL) {
+            err = fault(r, &p, "has a NUL, expected a text");
+        } else if (conf_put_text(&pair->value, node_is_null(value) ? SPAN("") : node_text(value)) !=
+                   ERR_OK) {
+            err = err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
+        }
+    }
+    return err;
+}
+
 static enum err read_value(struct reader *r, const struct conf_key *k, int index, size_t at,
                            void *field)
 {
     const yaml_node_t *node = yaml_document_get_node(r->tree, index);
 
+    if (k->nullable && node->type == YAML_SCALAR_NODE && node_is_null(node)) {
+        return ERR_OK;
+    }
     switch (k->type) {
     case CONF_MAP:
         return read_map(r, k->map, index, at, field);
@@ -372,6 +442,8 @@ static enum err read_value(struct reader *r, const struct conf_key *k, int index
     case CONF_LIST_OF_SECRET:
     case CONF_LIST_OF_MAP:
         return read_list(r, k, node, at, field);
+    case CONF_MAP_OF_STRING:
+        return read_pairs(r, k, node, at, field);
     case CONF_SECRET:
         return read_secret(r, node, &r->doc->places[at], field);
     default:
@@ -461,6 +533,9 @@ static enum err read_map(struct reader *r, const struct conf_map *map, int node,
     for (; pair != end; pair++) {
         const yaml_node_t *key = yaml_document_get_node(r->tree, pair->key);
         size_t i = key->type == YAML_SCALAR_NODE ? find_key(map, node_text(key)) : map->nkeys;
+        if (i == map->nkeys && map->open) {
+            continue;
+        }
         if (i == map->nkeys) {
             return unknown_key(r, map, at, key);
         }
@@ -501,7 +576,7 @@ void conf_fini(const struct conf_map *map, void *target)
         } else if (k->type == CONF_SECRET) {
             text = ((struct conf_secret *)(void *)field)->source;
         } else if (k->type == CONF_LIST_OF_STRING || k->type == CONF_LIST_OF_SECRET ||
-                   k->type == CONF_LIST_OF_MAP) {
+                   k->type == CONF_LIST_OF_MAP || k->type == CONF_MAP_OF_STRING) {
             memcpy(&list, field, sizeof(list));
         }
         for (size_t j = 0; j < list.n; j++) {
@@ -510,6 +585,9 @@ void conf_fini(const struct conf_map *map, void *target)
                 conf_fini(k->map, item);
             } else if (k->type == CONF_LIST_OF_STRING) {
                 free(*(char **)(void *)item);
+            } else if (k->type == CONF_MAP_OF_STRING) {
+                free(((struct conf_pair *)(void *)item)->name);
+                free(((struct conf_pair *)(void *)item)->value);
             } else {
                 free(((struct conf_secret *)(void *)item)->source);
             }
@@ -694,44 +772,5 @@ enum err conf_defaults(const struct conf_map *map, void *target, struct error *e
     }
     enum err err = walk(doc, NULL, map, target, e);
     conf_doc_free(doc);
-    return err;
-}
-
-enum err conf_load(const char *path, char **text, size_t *n, struct error *e)
-{
-    size_t have = 0;
-    ssize_t got = 1;
-    enum err err = ERR_OK;
-
-    char *content = malloc(CONF_MAX_BYTES + 1);
-    if (content == NULL) {
-        return err_set(e, ERR_NOMEM, "out of memory for the configuration");
-    }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
-        err = err_sys(e, ERR_CONFIG, errno, "%s: cannot be opened", path);
-        goto out;
-    }
-    while (got > 0 && have <= CONF_MAX_BYTES) {
-        got = read(fd, content + have, CONF_MAX_BYTES + 1 - have);
-        have += got > 0 ? (size_t)got : 0;
-        if (got < 0 && errno == EINTR) {
-            got = 1;
-        }
-    }
-    if (got < 0) {
-        err = err_sys(e, ERR_CONFIG, errno, "%s: cannot be read", path);
-    } else if (have > CONF_MAX_BYTES) {
-        err = err_set(e, ERR_CONFIG, "%s:1:1: file: has more than 1 MiB, expected less", path);
-    }
-    (void)close(fd);
-
-out:
-    if (err == ERR_OK) {
-        *text = content;
-        *n = have;
-    } else {
-        free(content);
-    }
     return err;
 }

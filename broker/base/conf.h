@@ -39,6 +39,8 @@ enum conf_type {              /* the field in the struct, and what `min` and `ma
                  CONF_SECRET,   /* struct conf_secret: { env: NAME } or { file: PATH } */
                  CONF_LIST_OF_STRING, /* struct conf_list of char *; number of items */
                  CONF_LIST_OF_SECRET, /* struct conf_list of struct conf_secret; number of items */
+                 CONF_MAP_OF_STRING,  /* struct conf_list of struct conf_pair, names as the file has
+                                         them;  number of pairs */
                  CONF_MAP,            /* a struct, by `map` */
                  CONF_LIST_OF_MAP     /* struct conf_list of structs, by `map`; number of items */
 };
@@ -46,6 +48,11 @@ enum conf_type {              /* the field in the struct, and what `min` and `ma
 struct conf_list {
     void *items;
     size_t n;
+};
+
+struct conf_pair {
+    char *name;
+    char *value;
 };
 
 enum conf_secret_kind { CONF_SECRET_NONE, CONF_SECRET_ENV, CONF_SECRET_FILE };
@@ -62,6 +69,7 @@ struct conf_key {
     size_t offset;
     size_t size; /* of the field */
     bool required;
+    bool nullable; /* a value of null is as if the key were not there */
     uint64_t min;
     uint64_t max;
     const char *fallback;       /* the default as it would be written; NULL: zero, NULL or empty */
@@ -75,6 +83,7 @@ struct conf_map {
     const struct conf_key *keys;
     size_t nkeys;
     size_t size;
+    bool open; /* keys that are not in the table are somebody else's: skipped */
 };
 
 /* The name, offset and size of a key: CONF_FIELD("mode", struct listener, mode), .type = … */

@@ -12,6 +12,10 @@ void events_emit_start(struct request *r, void *ctx)
     const struct limits *limits = &request_config(r)->limits;
     static const struct span ok = {"{\"ok\":true}", 11};
 
+    if (event.type != JSON_OBJECT && request_drop_relayed(r)) {
+        request_done(r, &ok, 1);
+        return;
+    }
     if (event.type != JSON_OBJECT) {
         request_fail_text(r, TACTUS_E_BAD_REQUEST, "params.event must be an object");
         return;
@@ -22,8 +26,8 @@ void events_emit_start(struct request *r, void *ctx)
                           (unsigned long long)limits->max_event_bytes);
         return;
     }
-    enum err rc = bus_publish(bus, request_grant(r)->name, json_find(event, "event_type"),
-                              event.text, request_config(r)->redact);
+    enum err rc = bus_publish(bus, request_grant(r), json_find(event, "event_type"), event.text,
+                              request_config(r)->redact);
     if (rc != ERR_OK) {
         request_fail_err(r, rc);
         return;

@@ -26,6 +26,7 @@ struct listener_config {
     char *cert_file;        /* tls: PEM chain */
     char *key_file;         /* tls: PEM key */
     char *client_ca;        /* tls: NULL, or PEM: a client certificate is then required */
+    char *ca_file;          /* tls: NULL, or the CA that clients verify by: told, never read */
     bool half_close_finish; /* unix: true; tcp, tls: false, unless configured */
     size_t grant;           /* index into config.grants */
 };
@@ -62,6 +63,14 @@ struct limits {
     uint32_t total_timeout;
 };
 
+/* The admin API: who listens where, what callers over TCP must show. */
+struct admin_config {
+    struct listener_config *listeners; /* unix (mode 0600) and tcp on loopback; grant unused */
+    size_t nlisteners;                 /* 0: there is no admin API */
+    struct secret token;               /* SECRET_NONE: only Unix sockets listen */
+    char *runs_directory; /* NULL: no Unix listener it could be beside, and none was configured */
+};
+
 struct conf_map;
 struct redact;
 
@@ -74,6 +83,7 @@ struct config {
     size_t nproviders;
     struct grant *grants;
     size_t ngrants;
+    struct admin_config admin;
     struct limits limits;
     enum log_level log_level;
     enum log_format log_format;
@@ -98,10 +108,23 @@ enum err config_dev(struct config **out, struct error *e) MUST_CHECK;
 enum err config_add_listener(struct config *c, const char *url, const char *cert_file,
                              const char *key_file, struct error *e) MUST_CHECK;
 
-/* Loads every provider's key into secure memory and into c->redact. With `allow_missing` a provider
- * whose key is not there is kept, keyless and logged as a warning; its requests fail with
- * AuthenticationError. */
+/* The listener added last gets `ca_file`, the CA that its clients verify by. */
+enum err config_set_ca_file(struct config *c, const char *ca_file, struct error *e) MUST_CHECK;
+
+/*
+ * The admin API of --dev: a Unix socket at `path`, loopback TCP on a free port, a fresh random
+ * token of 256 bits in secure memory (secret_arena_init() comes first). Once; for a config without
+ * an admin section.
+ */
+enum err config_dev_admin(struct config *c, const char *path, struct error *e) MUST_CHECK;
+
+/* Loads every provider's key, and the admin token, into secure memory and into c->redact. With
+ * `allow_missing` a provider whose key is not there is kept, keyless and logged as a warning; its
+ * requests fail with AuthenticationError. An admin token that is not there is always an error. */
 enum err config_load_secrets(struct config *c, bool allow_missing, struct error *e) MUST_CHECK;
+
+/* Whether `sha256` (SECRET_SHA256_SIZE bytes) is the hash of a loaded secret. */
+bool config_has_secret(const struct config *c, const unsigned char *sha256);
 
 void config_free(struct config *c);
 

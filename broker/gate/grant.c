@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define MODEL_NAME_MAX 1024 /* "provider/model" with its NUL */
 
@@ -37,4 +38,21 @@ bool grant_allows_model(const struct grant *g, const char *provider, const char 
 bool grant_allows_tool(const struct grant *g, const char *tool)
 {
     return tool != NULL && any_matches(g->tools, g->ntools, tool);
+}
+
+static void strings_free(char **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(list[i]);
+    }
+    free(list);
+}
+
+void grant_fini(struct grant *g)
+{
+    free(g->name);
+    free(g->run);
+    strings_free(g->models, g->nmodels);
+    strings_free(g->tools, g->ntools);
+    *g = (struct grant){0};
 }

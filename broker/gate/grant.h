@@ -10,6 +10,7 @@
 
 struct grant {
     char *name;
+    char *run; /* whose grant it is; NULL: a configured one */
     char **models;
     size_t nmodels;
     char **tools;
@@ -19,5 +20,8 @@ struct grant {
 /* `provider` and `model` as the router chose them; matched as "provider/model". */
 bool grant_allows_model(const struct grant *g, const char *provider, const char *model);
 bool grant_allows_tool(const struct grant *g, const char *tool);
+
+/* Frees what it owns. */
+void grant_fini(struct grant *g);
 
 #endif

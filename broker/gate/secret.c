@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +18,7 @@
 #define ARENA_BYTES     (1024u * 1024u)
 #define ARENA_SMALLEST  16
 #define SECRET_MAX      (64u * 1024u)
+#define MADE_BYTES      32u
 #define READ_BUFFER_MAX (SECRET_MAX + 2) /* a newline at the end, and one byte that is too many */
 
 enum err secret_arena_init(bool *locked, struct error *e)
@@ -58,6 +61,7 @@ static enum err take(struct secret *s, const char *what, const char *p, size_t n
     OPENSSL_secure_clear_free(s->bytes, s->n);
     s->bytes = copy;
     s->n = n;
+    (void)SHA256((const unsigned char *)copy, n, s->sha256);
     return ERR_OK;
 }
 
@@ -132,6 +136,7 @@ enum err secret_load(struct secret *s, struct error *e)
 {
     switch (s->kind) {
     case SECRET_NONE:
+    case SECRET_MADE:
         return ERR_OK;
     case SECRET_ENV:
         return load_env(s, e);
@@ -139,6 +144,57 @@ enum err secret_load(struct secret *s, struct error *e)
         return load_file(s, e);
     }
     return err_set(e, ERR_BUG, "secret of kind %d", (int)s->kind);
+}
+
+enum err secret_make(struct secret *s, struct error *e)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char *random = OPENSSL_secure_malloc(MADE_BYTES);
+    char *text = OPENSSL_secure_malloc(2 * MADE_BYTES + 1);
+    enum err err = ERR_OK;
+
+    if (random == NULL || text == NULL) {
+        err = err_set(e, ERR_NOMEM, "no secure memory for a new secret");
+        goto out;
+    }
+    if (RAND_priv_bytes(random, (int)MADE_BYTES) != 1) {
+        err = err_set(e, ERR_IO, "the system gives no random bytes");
+        goto out;
+    }
+    for (size_t i = 0; i < MADE_BYTES; i++) {
+        text[2 * i] = digits[random[i] >> 4];
+        text[2 * i + 1] = digits[random[i] & 15];
+    }
+    text[2 * MADE_BYTES] = '\0';
+    secret_fini(s);
+    s->kind = SECRET_MADE;
+    s->n = 2 * MADE_BYTES;
+    s->bytes = text;
+    text = NULL;
+    (void)SHA256((const unsigned char *)s->bytes, s->n, s->sha256);
+
+out:
+    OPENSSL_secure_clear_free(random, MADE_BYTES);
+    OPENSSL_secure_clear_free(text, 2 * MADE_BYTES + 1);
+    return err;
+}
+
+bool secret_equal(const struct secret *s, struct span text)
+{
+    unsigned char sha256[SECRET_SHA256_SIZE];
+
+    if (s->bytes == NULL || text.n > SECRET_MAX) {
+        return false;
+    }
+    /* Hashes have one length and share no prefix with what was guessed. */
+    (void)SHA256((const unsigned char *)text.p, text.n, sha256);
+    return CRYPTO_memcmp(sha256, s->sha256, sizeof(sha256)) == 0;
+}
+
+bool secret_has_sha256(const struct secret *s, const unsigned char *sha256)
+{
+    /* Who asks is told the answer: its time need not be hidden. */
+    return s->bytes != NULL && memcmp(sha256, s->sha256, SECRET_SHA256_SIZE) == 0;
 }
 
 void secret_forget_env(const struct secret *s)

@@ -483,6 +483,19 @@ static enum err open_tcp(const struct client_endpoint *endpoint, uint64_t deadli
     return rc;
 }
 
+static enum err dial(const struct client_endpoint *endpoint, uint64_t deadline, int *fd,
+                     struct error *e)
+{
+    return endpoint->transport == CLIENT_UNIX ? open_unix(endpoint, deadline, fd, e)
+                                              : open_tcp(endpoint, deadline, fd, e);
+}
+
+enum err client_dial(const struct client_endpoint *endpoint, uint64_t connect_ms, int *fd,
+                     struct error *e)
+{
+    return dial(endpoint, clock_mono_ms() + connect_ms, fd, e);
+}
+
 /* ---- TLS ---- */
 
 static enum err tls_failed(const char *what, enum err code, struct error *e)
@@ -621,8 +634,7 @@ enum err client_connect(const struct client_endpoint *endpoint,
     uint64_t deadline = clock_mono_ms() + options->connect_ms;
     struct client *c = NULL;
     int fd = -1;
-    enum err rc = endpoint->transport == CLIENT_UNIX ? open_unix(endpoint, deadline, &fd, e)
-                                                     : open_tcp(endpoint, deadline, &fd, e);
+    enum err rc = dial(endpoint, deadline, &fd, e);
 
     if (rc == ERR_OK) {
         rc = client_adopt(fd, options, &c, e);

@@ -60,6 +60,10 @@ enum err client_connect(const struct client_endpoint *endpoint,
                         const struct client_options *options, struct client **out,
                         struct error *e) MUST_CHECK;
 
+/* A connected socket (non-blocking, close-on-exec) and nothing more: no TLS. Errors as above. */
+enum err client_dial(const struct client_endpoint *endpoint, uint64_t connect_ms, int *fd,
+                     struct error *e) MUST_CHECK;
+
 /* A client on `fd`, a connected stream socket, without TLS. Takes over `fd`, also on failure. */
 enum err client_adopt(int fd, const struct client_options *options, struct client **out,
                       struct error *e) MUST_CHECK;

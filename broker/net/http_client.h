@@ -33,12 +33,15 @@ struct http_header {
 };
 
 struct http_request {
-    const char *method; /* "POST", "GET" */
-    const char *url;    /* absolute, http:// or https:// */
+    const char *method;      /* "POST", "GET" */
+    const char *url;         /* absolute, http:// or https:// */
+    const char *unix_socket; /* path to connect to instead of the URL's host; NULL: none */
     const struct http_header *headers;
     size_t nheaders;
     struct span body;       /* borrowed until the call is gone */
     const char *ca_file;    /* NULL: the system's bundle */
+    const char *cert_file;  /* a client certificate, PEM; NULL: none */
+    const char *key_file;   /* its key; with cert_file only */
     const char *proxy;      /* NULL: none */
     uint32_t connect_ms;    /* name lookup, TCP and TLS */
     uint32_t first_byte_ms; /* from the start of the call to the first byte of the answer's head */

@@ -290,6 +290,9 @@ static bool set_request(struct http_call *call, const struct http_request *reque
 
     return set_method(easy, request) &&
            curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_SSLCERT, request->cert_file) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_SSLKEY, request->key_file) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PROXY, proxy) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_CAINFO, ca) == CURLE_OK &&

@@ -31,6 +31,7 @@ struct loop {
     size_t heap_cap;
     uint64_t timer_at; /* what the timer is armed to; 0 = not armed */
     struct list tasks;
+    bool by_hand; /* loop_turn: a turn in which a task ran does not sleep */
     pthread_mutex_t mail_lock;
     struct list mail;
     size_t nmail;
@@ -219,9 +220,11 @@ static void on_idle(uv_idle_t *idle)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct loop *loop = prepare->data;
+    bool ran = !list_empty(&loop->tasks);
 
     run_tasks(loop);
-    if (list_empty(&loop->tasks)) {
+    /* Who turns the loop by hand may have waited for just what a task did. */
+    if (list_empty(&loop->tasks) && !(ran && loop->by_hand)) {
         uv_idle_stop(&loop->idle);
     } else {
         uv_idle_start(&loop->idle, on_idle);
@@ -339,6 +342,12 @@ void loop_run(struct loop *loop)
         uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
     atomic_store(&loop->stop, false);
+}
+
+void loop_turn(struct loop *loop)
+{
+    loop->by_hand = true;
+    uv_run(&loop->uv, UV_RUN_ONCE);
 }
 
 void loop_stop(struct loop *loop)

@@ -59,6 +59,10 @@ void loop_free(struct loop *loop);
 /* Runs until loop_stop(). */
 void loop_run(struct loop *loop);
 
+/* Waits for something to happen once and handles it: for a program that waits for one thing after
+ * the other. */
+void loop_turn(struct loop *loop);
+
 /* Any thread. The loop returns from loop_run at the end of the current turn. */
 void loop_stop(struct loop *loop);
 
@@ -90,6 +94,15 @@ enum err loop_signals_new(struct loop *loop, const int *numbers, size_t n,
                           void (*fn)(void *ctx, int number), void *ctx, struct loop_signals **out,
                           struct error *e) MUST_CHECK;
 void loop_signals_free(struct loop_signals *s); /* before loop_free; NULL is harmless */
+
+/*
+ * Calls fn while `fd` is readable; for descriptors that belong to a library (an epoll set of its
+ * own). The descriptor stays open and the caller's.
+ */
+struct loop_watch;
+enum err loop_watch_new(struct loop *loop, int fd, void (*fn)(void *ctx), void *ctx,
+                        struct loop_watch **out, struct error *e) MUST_CHECK;
+void loop_watch_free(struct loop_watch *w); /* before `fd` is closed; NULL is harmless */
 
 /*
  * Writes to a file (or pipe) that may be slow, on libuv's worker threads: one write at a time.

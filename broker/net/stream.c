@@ -74,7 +74,7 @@ static void watch(struct stream *s)
     }
     if (reads(s)) {
         events |= UV_READABLE;
-    } else if (!s->eof && !s->gone_seen) {
+    } else if (!s->eof && !s->gone_seen && !s->input_first) {
         events |= UV_DISCONNECT;
     }
     if (s->blocked) {
@@ -133,19 +133,45 @@ static void end_write_side(struct stream *s)
     watch(s);
 }
 
+/* The peer takes no more; what it sent before may still be read. */
+static void drop_output(struct stream *s)
+{
+    s->output_over = true;
+    s->end_queued = true;
+    bufq_consume(&s->out, s->out.bytes);
+}
+
+/* stream_end_output: everything is out, then the protocol's own end, then the socket's. */
+static void shut_output(struct stream *s)
+{
+    if (stream_queued(s) == 0 && !s->end_queued) {
+        s->end_queued = true;
+        s->ops->end(s);
+        stream_want_flush(s);
+    }
+    if (stream_queued(s) == 0 && !s->write_ended) {
+        s->write_ended = true;
+        (void)shutdown(s->fd, SHUT_WR);
+    }
+}
+
 static void on_flush(void *ctx)
 {
     struct stream *s = ctx;
     size_t before = stream_queued(s);
     enum err rc = s->ops->output(s);
 
-    if (rc != ERR_OK && rc != ERR_AGAIN) {
+    if (rc == ERR_CLOSED && s->input_first) {
+        drop_output(s);
+    } else if (rc != ERR_OK && rc != ERR_AGAIN) {
         die(s, rc);
         return;
     }
     s->blocked = rc == ERR_AGAIN;
     watch(s);
-    if (s->state == STREAM_FINISHING) {
+    if (s->output_over && s->state == STREAM_OPEN) {
+        shut_output(s);
+    } else if (s->state == STREAM_FINISHING) {
         if (stream_queued(s) < before && s->deadline.at != 0) {
             /* Slow, but it reads: it gets its time anew. An armed deadline moves without memory. */
             s->deadline.at = loop_now(s->loop) + s->flush_ms;
@@ -212,7 +238,7 @@ static enum err plain_output(struct stream *s)
 
 enum err stream_write(struct stream *s, const struct span *pieces, size_t n)
 {
-    if (s->state == STREAM_FINISHING || s->state == STREAM_CLOSED) {
+    if (s->state == STREAM_FINISHING || s->state == STREAM_CLOSED || s->output_over) {
         return ERR_CLOSED;
     }
     enum err rc = bufq_append(&s->out, pieces, n);
@@ -286,7 +312,7 @@ void stream_saw_eof(struct stream *s)
         }
         return;
     }
-    if (s->state == STREAM_OPENING || peer_hung_up(s)) {
+    if (s->state == STREAM_OPENING || (!s->input_first && peer_hung_up(s))) {
         die(s, ERR_CLOSED);
         return;
     }
@@ -410,6 +436,14 @@ static void on_kick(void *ctx)
 
 /* ---- finishing ---- */
 
+void stream_end_output(struct stream *s)
+{
+    if (s->state == STREAM_OPEN && !s->output_over) {
+        s->output_over = true;
+        loop_defer(s->loop, &s->flush);
+    }
+}
+
 static void on_deadline(void *ctx)
 {
     struct stream *s = ctx;
@@ -493,12 +527,13 @@ enum err stream_new(struct loop *loop, int fd, const struct stream_options *opti
     s->handler = *handler;
     s->ctx = ctx;
     s->eof_means_gone = options->eof_means_gone;
+    s->input_first = options->input_first;
     bufq_init(&s->out, loop_pool(loop), options->meter);
     loop_task_init(&s->flush, on_flush, s);
     loop_task_init(&s->kick, on_kick, s);
     loop_deadline_init(&s->deadline, on_deadline, s);
     if (options->tls != NULL) {
-        enum err rc = stream_tls_new(s, options->tls, e);
+        enum err rc = stream_tls_new(s, options, e);
         if (rc != ERR_OK) {
             return give_up(s, fd, rc);
         }

@@ -45,8 +45,11 @@ struct stream_handler {
 };
 
 struct stream_options {
-    SSL_CTX *tls;         /* NULL: plain */
-    bool eof_means_gone;  /* no half-close: an end seen while paused is reported at once */
+    SSL_CTX *tls;        /* NULL: plain */
+    bool eof_means_gone; /* no half-close: an end seen while paused is reported at once */
+    bool input_first; /* all that the peer sent is delivered, also after it went away: what cannot
+                       * be written any more is dropped, and pausing hides its end */
+    const char *tls_host; /* with `tls`: we are the client, and verify that it is this host's */
     atomic_size_t *meter; /* bytes of output held, all streams of the process; may be NULL */
 };
 
@@ -69,6 +72,9 @@ size_t stream_queued(const struct stream *s);
 
 void stream_pause(struct stream *s);
 void stream_resume(struct stream *s);
+
+/* Ends the write side once what is queued went out; input goes on. stream_write: ERR_CLOSED. */
+void stream_end_output(struct stream *s);
 
 /* Writes what is queued, ends the write side, discards at most STREAM_LINGER_BYTES for at most
  * STREAM_LINGER_MS, closes: on_close(ERR_OK). A peer that takes nothing of what is queued

@@ -43,8 +43,10 @@ struct stream {
     size_t linger_read;
     uint32_t flush_ms; /* finishing: the longest time without progress */
     bool eof_means_gone;
-    bool eof;       /* the peer sends no more */
-    bool gone_seen; /* an end was seen while paused: do not watch for it again */
+    bool input_first;
+    bool output_over; /* stream_end_output was called, or the peer takes no more */
+    bool eof;         /* the peer sends no more */
+    bool gone_seen;   /* an end was seen while paused: do not watch for it again */
     bool paused;
     bool blocked;     /* the socket took no more: wait for writable */
     bool congested;   /* HIGH was passed, on_drain is owed */
@@ -55,7 +57,8 @@ struct stream {
 extern const struct stream_ops stream_tls_ops;
 
 /* stream_tls.c: adds the TLS half to a new stream. */
-enum err stream_tls_new(struct stream *s, SSL_CTX *ctx, struct error *e) MUST_CHECK;
+enum err stream_tls_new(struct stream *s, const struct stream_options *options,
+                        struct error *e) MUST_CHECK;
 
 /* Hands plaintext to the owner; false when the stream should not deliver more now. */
 bool stream_deliver(struct stream *s, const char *p, size_t n);

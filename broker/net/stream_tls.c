@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "net/stream_private.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdlib.h>
 
 #define CIPHER_MAX (64u * 1024u) /* ciphertext waiting, above which no more is made */
@@ -249,7 +251,22 @@ const struct stream_ops stream_tls_ops = {
     .free = tls_free,
 };
 
-enum err stream_tls_new(struct stream *s, SSL_CTX *ctx, struct error *e)
+/* As the client: the handshake begins with us, and the certificate must be the host's. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    struct in6_addr address;
+    bool literal =
+        inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+
+    SSL_set_connect_state(ssl);
+    SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
+    if (literal) {
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    }
+    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+}
+
+enum err stream_tls_new(struct stream *s, const struct stream_options *options, struct error *e)
 {
     struct stream_tls *t = calloc(1, sizeof(*t));
 
@@ -258,7 +275,7 @@ enum err stream_tls_new(struct stream *s, SSL_CTX *ctx, struct error *e)
     }
     buf_init(&t->cipher, 4 * CIPHER_MAX);
     ERR_clear_error();
-    t->ssl = SSL_new(ctx);
+    t->ssl = SSL_new(options->tls);
     t->rbio = BIO_new(BIO_s_mem());
     t->wbio = BIO_new(BIO_s_mem());
     if (t->ssl == NULL || t->rbio == NULL || t->wbio == NULL) {
@@ -272,8 +289,13 @@ enum err stream_tls_new(struct stream *s, SSL_CTX *ctx, struct error *e)
     BIO_set_mem_eof_return(t->rbio, -1);
     BIO_set_mem_eof_return(t->wbio, -1);
     SSL_set_bio(t->ssl, t->rbio, t->wbio);
-    SSL_set_accept_state(t->ssl);
     s->tls = t;
     s->ops = &stream_tls_ops;
+    if (options->tls_host == NULL) {
+        SSL_set_accept_state(t->ssl);
+    } else if (!expect_host(t->ssl, options->tls_host)) {
+        tls_free(s);
+        return err_set(e, ERR_NOMEM, "out of memory for a TLS connection");
+    }
     return ERR_OK;
 }

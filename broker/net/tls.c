@@ -1,4 +1,4 @@
-/* TLS server contexts: files in, SSL_CTX out, with errors that name the file. */
+/* TLS contexts: files in, SSL_CTX out, with errors that name the file. */
 #include "net/tls.h"
 
 #include <openssl/err.h>
@@ -29,8 +29,7 @@ static enum err fail(const char *what, const char *file, struct error *e)
     return err_set(e, ERR_CONFIG, "%s %s: %s", what, file, text);
 }
 
-static enum err load_files(SSL_CTX *ctx, const char *cert_file, const char *key_file,
-                           const char *client_ca, struct error *e)
+static enum err load_own(SSL_CTX *ctx, const char *cert_file, const char *key_file, struct error *e)
 {
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1) {
@@ -44,9 +43,11 @@ static enum err load_files(SSL_CTX *ctx, const char *cert_file, const char *key_
         return err_set(e, ERR_CONFIG, "private key %s does not belong to certificate %s", key_file,
                        cert_file);
     }
-    if (client_ca == NULL) {
-        return ERR_OK;
-    }
+    return ERR_OK;
+}
+
+static enum err load_client_ca(SSL_CTX *ctx, const char *client_ca, struct error *e)
+{
     STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(client_ca);
     if (names == NULL || SSL_CTX_load_verify_locations(ctx, client_ca, NULL) != 1) {
         sk_X509_NAME_pop_free(names, X509_NAME_free);
@@ -80,7 +81,31 @@ enum err tls_server_new(const char *cert_file, const char *key_file, const char 
     if (ctx == NULL || !set_options(ctx)) {
         rc = fail("cannot set up TLS for", cert_file, e);
     } else {
-        rc = load_files(ctx, cert_file, key_file, client_ca, e);
+        rc = load_own(ctx, cert_file, key_file, e);
+    }
+    if (rc == ERR_OK && client_ca != NULL) {
+        rc = load_client_ca(ctx, client_ca, e);
+    }
+    if (rc != ERR_OK) {
+        SSL_CTX_free(ctx);
+        return rc;
+    }
+    *out = ctx;
+    return ERR_OK;
+}
+
+enum err tls_client_new(const char *ca_file, const char *cert_file, const char *key_file,
+                        SSL_CTX **out, struct error *e)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    enum err rc = ERR_OK;
+
+    if (ctx == NULL || !set_options(ctx)) {
+        rc = fail("cannot set up TLS for", cert_file, e);
+    } else if (SSL_CTX_load_verify_locations(ctx, ca_file, NULL) != 1) {
+        rc = fail("CA", ca_file, e);
+    } else {
+        rc = load_own(ctx, cert_file, key_file, e);
     }
     if (rc != ERR_OK) {
         SSL_CTX_free(ctx);

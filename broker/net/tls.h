@@ -23,6 +23,11 @@ enum err tls_server_new(const char *cert_file, const char *key_file, const char 
                         SSL_CTX **out, struct error *e) MUST_CHECK;
 void tls_server_free(SSL_CTX *ctx);
 
+/* For a client that trusts `ca_file` alone and shows `cert_file` and `key_file`. ERR_CONFIG as
+ * above. Freed with tls_server_free. */
+enum err tls_client_new(const char *ca_file, const char *cert_file, const char *key_file,
+                        SSL_CTX **out, struct error *e) MUST_CHECK;
+
 /* Appends the text of OpenSSL's oldest queued error of this thread, and empties the queue. */
 void tls_error_text(char *out, size_t size);
 

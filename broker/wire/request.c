@@ -27,6 +27,7 @@ static void request_free(struct request *r)
     list_remove(&r->node);
     s->ninflight--;
     atomic_fetch_sub_explicit(&s->wire->totals->inflight, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&s->door->inflight, 1, memory_order_relaxed);
     if (r->last_word != NULL) {
         stream_unreserve(s->stream, r->last_word);
     }
@@ -128,6 +129,7 @@ void request_start(struct session *s, const struct method *method, struct span i
     list_push_back(&s->requests, &r->node);
     s->ninflight++;
     atomic_fetch_add_explicit(&s->wire->totals->inflight, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->door->inflight, 1, memory_order_relaxed);
     log_debug("request", LOG_MSG("started"), LOG_U64("conn", s->id),
               LOG_STR("method", method->name), LOG_STR("grant", s->door->grant->name));
     method->start(r, method->ctx);
@@ -158,6 +160,16 @@ struct json_value request_param(const struct request *r, const char *name)
 const struct grant *request_grant(const struct request *r)
 {
     return r->session->door->grant;
+}
+
+bool request_drop_relayed(struct request *r)
+{
+    struct wire_door *door = r->session->door;
+
+    if (door->relay) {
+        atomic_fetch_add_explicit(&door->dropped, 1, memory_order_relaxed);
+    }
+    return door->relay;
 }
 
 const struct config *request_config(const struct request *r)

@@ -36,6 +36,9 @@ void request_attach(struct request *r, const struct request_handler *handler, vo
 struct json_value request_param(const struct request *r, const char *name);
 
 const struct grant *request_grant(const struct request *r);
+/* Over a runner's relay an event that is none is acknowledged and dropped: true, and counted, when
+ * the request came over one. */
+bool request_drop_relayed(struct request *r);
 const struct config *request_config(const struct request *r);
 struct loop *request_loop(const struct request *r);
 struct arena *request_arena(struct request *r); /* freed with the request */

@@ -113,6 +113,7 @@ void session_settle(struct session *s)
 static void session_free(struct session *s)
 {
     struct wire *w = s->wire;
+    struct wire_door *door = s->door;
 
     abort_requests(s, NULL);
     loop_deadline_clear(w->loop, &s->deadline);
@@ -125,6 +126,8 @@ static void session_free(struct session *s)
     }
     log_debug("session", LOG_MSG("closed"), LOG_U64("conn", s->id));
     free(s);
+    atomic_fetch_sub_explicit(&door->connections, 1, memory_order_relaxed);
+    wire_door_unref(door);
     if (w->on_session_gone != NULL) {
         w->on_session_gone(w->on_session_gone_ctx);
     }
@@ -515,7 +518,7 @@ static enum err open_stream(struct session *s, int fd, struct error *e)
     return stream_new(s->wire->loop, fd, &options, &stream_handler, s, &s->stream, e);
 }
 
-void session_start(struct wire *w, const struct wire_door *door, int fd)
+void session_start(struct wire *w, struct wire_door *door, int fd)
 {
     bool over_limit = false;
     const struct limits *l = &w->config->limits;
@@ -532,6 +535,8 @@ void session_start(struct wire *w, const struct wire_door *door, int fd)
         close(fd);
         return;
     }
+    wire_door_ref(door);
+    atomic_fetch_add_explicit(&door->connections, 1, memory_order_relaxed);
     s->wire = w;
     s->door = door;
     s->over_limit = over_limit;
@@ -552,6 +557,22 @@ void session_start(struct wire *w, const struct wire_door *door, int fd)
     arm(s, loop_now(w->loop) + (over_limit ? OVER_LIMIT_MS : wait));
     log_debug("session", LOG_MSG("opened"), LOG_U64("conn", s->id),
               LOG_STR("listener", door->listener->url));
+}
+
+void wire_door_ref(struct wire_door *door)
+{
+    if (door->on_unused != NULL) {
+        atomic_fetch_add_explicit(&door->refs, 1, memory_order_relaxed);
+    }
+}
+
+void wire_door_unref(struct wire_door *door)
+{
+    /* Who takes the last one sees all that the others did with the door. */
+    if (door->on_unused != NULL &&
+        atomic_fetch_sub_explicit(&door->refs, 1, memory_order_acq_rel) == 1) {
+        door->on_unused(door);
+    }
 }
 
 void wire_init(struct wire *w, struct loop *loop, const struct config *config,
@@ -579,6 +600,20 @@ void wire_shut_down(struct wire *w)
         struct session *s = LIST_ENTRY(n, struct session, node);
         abort_requests(s, &f);
         session_finish(s);
+    }
+}
+
+void wire_end_door(struct wire *w, const struct wire_door *door)
+{
+    struct failure f;
+
+    failure_init(&f, TACTUS_E_CANCELLED, "The grant has ended");
+    for (struct list *n = w->sessions.next; n != &w->sessions; n = n->next) {
+        struct session *s = LIST_ENTRY(n, struct session, node);
+        if (s->door == door) {
+            abort_requests(s, &f);
+            session_finish(s);
+        }
     }
 }
 

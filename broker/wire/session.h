@@ -40,19 +40,39 @@ struct wire {
     bool draining;
 };
 
-/* What a listener gives each of its connections. Outlives them. */
+/*
+ * What a listener gives each of its connections: its grant, and how it is spoken to. Sessions on
+ * any loop hold a reference; so does whoever made the door, and a connection that is handed to
+ * another loop. A configured door outlives everything (`on_unused` NULL), one of a run goes with
+ * its last reference.
+ */
 struct wire_door {
     const struct listener_config *listener;
     const struct grant *grant;
     SSL_CTX *tls;  /* NULL: plain */
     uint16_t port; /* TCP: the bound one */
+    bool relay;    /* a runner passes on what a container says: see request_drop_relayed() */
+    atomic_uint refs;
+    /* The last reference is gone; on the thread that had it. NULL: references do not matter. */
+    void (*on_unused)(struct wire_door *door);
+    /* read by the owner */
+    atomic_size_t connections;    /* open now */
+    atomic_size_t inflight;       /* requests */
+    atomic_uint_fast64_t dropped; /* events, by request_drop_relayed() */
 };
+
+/* Any thread. */
+void wire_door_ref(struct wire_door *door);
+void wire_door_unref(struct wire_door *door);
 
 void wire_init(struct wire *w, struct loop *loop, const struct config *config,
                struct wire_totals *totals);
 
 /* Takes over `fd` (also when it cannot be served: then it is closed). */
-void session_start(struct wire *w, const struct wire_door *door, int fd);
+void session_start(struct wire *w, struct wire_door *door, int fd);
+
+/* The door's grant has ended: its requests on this loop end with Cancelled, then its sessions. */
+void wire_end_door(struct wire *w, const struct wire_door *door);
 
 /* No more requests: idle sessions end now, others when their requests have ended; a new request
  * gets ShuttingDown. */

@@ -19,7 +19,7 @@ enum session_state {
 struct session {
     struct list node; /* wire.sessions */
     struct wire *wire;
-    const struct wire_door *door;
+    struct wire_door *door; /* a reference */
     struct stream *stream;
     struct framing framing;
     struct list requests;

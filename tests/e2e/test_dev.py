@@ -5,7 +5,7 @@ import harness as h
 from harness import Broker, bound, check, equal
 
 
-def dev_broker(*args, lines: int = 4) -> Broker:
+def dev_broker(*args, lines: int = 6) -> Broker:
     home = str(h.TEMPORARY)
     return Broker(None, args=("--dev", *args), endpoints=lines, env={"HOME": home, "TMPDIR": home, "XDG_RUNTIME_DIR": home})
 
@@ -19,6 +19,8 @@ def ca_of(broker) -> pathlib.Path:
 def test_dev_prints_endpoints_and_ca_file():
     with dev_broker() as broker:
         *endpoints, ca = broker.endpoints
+        admin = [endpoints.pop(), endpoints.pop()]
+        check(all(line.startswith("http") for line in admin), f"no admin lines: {admin}")
         equal(sorted("unix" if e.startswith("/") else e.split(":")[0] for e in endpoints), ["tcp", "tls", "unix"])
         check(pathlib.Path(ca).read_text().startswith("-----BEGIN CERTIFICATE-----"), f"no CA file: {ca}")
         ca_of(broker)
@@ -62,7 +64,7 @@ def read(file: pathlib.Path) -> str:
 @bound(20)
 def test_dev_with_more_listeners():
     """Each further --listen is served; with TLS by the certificate that --dev made."""
-    with dev_broker("--listen", "tcp://127.0.0.1:0", "--listen", "tls://127.0.0.1:0", lines=6) as broker:
+    with dev_broker("--listen", "tcp://127.0.0.1:0", "--listen", "tls://127.0.0.1:0", lines=8) as broker:
         ca_of(broker)
         for endpoint in broker.endpoints[3:5]:
             with h.Client(endpoint, "ndjson", **({"ca": broker.ca} if endpoint.startswith("tls") else {})) as c:

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/redact.h"
 #include "fixtures/torture.h"
+#include "gate/grant.h"
 #include "net/loop.h"
 
 #include <fcntl.h>
@@ -39,8 +40,11 @@ static enum err publish(struct bus *bus, const char *grant, const char *event,
                         const struct redact *redact)
 {
     struct json_value v = value(event);
+    char name[64];
+    const struct grant g = {.name = name};
 
-    return bus_publish(bus, grant, json_find(v, "event_type"), v.text, redact);
+    (void)snprintf(name, sizeof(name), "%s", grant);
+    return bus_publish(bus, &g, json_find(v, "event_type"), v.text, redact);
 }
 
 static void publish_ok(struct bus *bus, const char *event)

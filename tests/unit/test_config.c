@@ -356,7 +356,7 @@ static void test_ranges(void **state)
     fails(MINIMAL "log: {level: trace}\n",
           "b.yml:3:14: log.level: is \"trace\", expected one of error, warn, info, debug");
     fails(MINIMAL "prices: {}\n", "b.yml:3:1: prices: is an unknown key, expected one of broker, "
-                                  "listeners, providers, grants, limits, events, log");
+                                  "listeners, admin, providers, grants, limits, events, log");
 }
 
 static void test_connections_follow_the_descriptor_limit(void **state)
@@ -604,7 +604,7 @@ static void test_example_has_every_key(void **state)
     char *z = realloc(text, n + 1);
     assert_non_null(z);
     z[n] = '\0';
-    assert_int_equal(check_documented(z, config_keys()), 46);
+    assert_int_equal(check_documented(z, config_keys()), 51);
     free(z);
 }
 

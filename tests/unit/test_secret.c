@@ -245,6 +245,65 @@ static int teardown(void **state)
     return unlink(path);
 }
 
+/* ---- made, compared ---- */
+
+static void test_make(void **state)
+{
+    (void)state;
+    struct secret a = {.kind = SECRET_NONE};
+    struct secret b = {.kind = SECRET_NONE};
+
+    assert_int_equal(secret_make(&a, NULL), ERR_OK);
+    assert_int_equal(secret_make(&b, NULL), ERR_OK);
+    assert_int_equal(a.kind, SECRET_MADE);
+    assert_int_equal(a.n, 64); /* 256 bits */
+    assert_int_equal(strspn(a.bytes, "0123456789abcdef"), 64);
+    assert_int_equal(CRYPTO_secure_allocated(a.bytes), 1);
+    assert_false(span_eq(secret_span(&a), secret_span(&b)));
+    assert_int_equal(secret_load(&a, NULL), ERR_OK); /* stays as it is */
+    assert_int_equal(a.n, 64);
+    secret_forget_env(&a);
+    secret_fini(&a);
+    secret_fini(&b);
+}
+
+static void test_equal(void **state)
+{
+    (void)state;
+    struct secret s = from(SECRET_ENV, "T_SECRET_EQUAL");
+
+    assert_false(secret_equal(&s, SPAN(""))); /* not loaded: nobody knows it */
+    assert_false(secret_equal(&s, SPAN(CANARY)));
+    assert_int_equal(setenv("T_SECRET_EQUAL", CANARY, 1), 0);
+    assert_int_equal(secret_load(&s, NULL), ERR_OK);
+    assert_true(secret_equal(&s, SPAN(CANARY)));
+    assert_false(secret_equal(&s, SPAN("")));
+    assert_false(secret_equal(&s, SPAN(CANARY "x")));
+    for (size_t n = 0; n < strlen(CANARY); n++) {
+        assert_false(secret_equal(&s, span_of(CANARY, n)));
+    }
+    secret_fini(&s);
+}
+
+static void test_sha256(void **state)
+{
+    (void)state;
+    /* SHA-256 of "abc": FIPS 180-2 */
+    static const unsigned char abc[SECRET_SHA256_SIZE] = {
+        0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+        0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17,
+        0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
+    static const unsigned char zero[SECRET_SHA256_SIZE] = {0};
+    struct secret s = from(SECRET_ENV, "T_SECRET_SHA");
+
+    assert_false(secret_has_sha256(&s, zero));               /* not loaded */
+    assert_int_equal(setenv("T_SECRET_SHA", "abc\n", 1), 0); /* without its newline */
+    assert_int_equal(secret_load(&s, NULL), ERR_OK);
+    assert_true(secret_has_sha256(&s, abc));
+    assert_false(secret_has_sha256(&s, zero));
+    secret_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,7 +311,8 @@ int main(void)
         cmocka_unit_test(test_env),        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_file),       cmocka_unit_test(test_file_open_to_others),
         cmocka_unit_test(test_pipe),       cmocka_unit_test(test_failure_keeps_value),
-        cmocka_unit_test(test_forget_env),
+        cmocka_unit_test(test_forget_env), cmocka_unit_test(test_make),
+        cmocka_unit_test(test_equal),      cmocka_unit_test(test_sha256),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,36 @@
+/* The one shape of the admin API's errors. Used by everything behind it. */
+#include "http/admin_fault.h"
+
+#include "base/json.h"
+#include "tactus/protocol.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool admin_fault_set(struct admin_fault *f, int status, const char *type, const char *fmt, ...)
+{
+    va_list ap;
+
+    f->status = status;
+    f->type = type;
+    va_start(ap, fmt);
+    if (vsnprintf(f->message, sizeof(f->message), fmt, ap) < 0) {
+        f->message[0] = '\0';
+    }
+    va_end(ap);
+    return false;
+}
+
+bool admin_fault_no_memory(struct admin_fault *f)
+{
+    return admin_fault_set(f, 503, TACTUS_E_INTERNAL, "out of memory");
+}
+
+void admin_fault_put_json(const struct admin_fault *f, struct buf *b)
+{
+    buf_put_str(b, "{\"error\":{\"type\":");
+    json_put_string(b, span_str(f->type));
+    buf_put_str(b, ",\"message\":");
+    json_put_string(b, span_str(f->message));
+    buf_put_str(b, "}}");
+}

@@ -1,0 +1,68 @@
+/* See sha256.h. */
+#include "net/sha256.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+
+struct sha256 {
+    EVP_MD_CTX *ctx;
+    bool failed;
+};
+
+struct sha256 *sha256_new(void)
+{
+    struct sha256 *h = calloc(1, sizeof(*h));
+
+    if (h == NULL) {
+        return NULL;
+    }
+    h->ctx = EVP_MD_CTX_new();
+    if (h->ctx == NULL || EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL) != 1) {
+        sha256_free(h);
+        return NULL;
+    }
+    return h;
+}
+
+void sha256_add(struct sha256 *h, struct span bytes)
+{
+    if (bytes.n > 0 && EVP_DigestUpdate(h->ctx, bytes.p, bytes.n) != 1) {
+        h->failed = true;
+    }
+}
+
+bool sha256_end(struct sha256 *h, char out[SHA256_HEX_SIZE])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    bool ok = !h->failed && EVP_DigestFinal_ex(h->ctx, hash, &n) == 1 && n == 32;
+
+    for (unsigned i = 0; i < 32 && ok; i++) {
+        out[2 * i] = digits[hash[i] >> 4];
+        out[2 * i + 1] = digits[hash[i] & 15];
+    }
+    out[ok ? SHA256_HEX_SIZE - 1 : 0] = '\0';
+    sha256_free(h);
+    return ok;
+}
+
+void sha256_free(struct sha256 *h)
+{
+    if (h != NULL) {
+        EVP_MD_CTX_free(h->ctx);
+        free(h);
+    }
+}
+
+bool sha256_hex(struct span bytes, char out[SHA256_HEX_SIZE])
+{
+    struct sha256 *h = sha256_new();
+
+    out[0] = '\0';
+    if (h == NULL) {
+        return false;
+    }
+    sha256_add(h, bytes);
+    return sha256_end(h, out);
+}

@@ -1,0 +1,111 @@
+/* Networks: the gateway of one, and the runner's own. */
+#include "engine/engine_private.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first gateway that is an IPv4 address. */
+static void read_gateway(struct json_value top, char *out, size_t size)
+{
+    struct json_value config = json_find(json_find(top, "IPAM"), "Config");
+    struct json_value item;
+    size_t cursor = 0;
+
+    out[0] = '\0';
+    while (json_array_next(config, &cursor, &item)) {
+        if (engine_text(item, "Gateway", out, size) && strchr(out, ':') == NULL) {
+            out[strcspn(out, "/")] = '\0';
+            return;
+        }
+        out[0] = '\0';
+    }
+}
+
+enum err engine_network_inspect(struct engine *engine, const char *name, struct engine_network *out,
+                                bool *found, struct error *e)
+{
+    char encoded[512];
+    char path[ENGINE_PATH_MAX];
+    struct fetch_answer answer;
+    struct json_value top;
+
+    *out = (struct engine_network){0};
+    *found = false;
+    enum err rc = engine_encode(name, false, encoded, sizeof(encoded), e);
+    if (rc == ERR_OK) {
+        rc = engine_path(engine, path, e, "/networks/%s", encoded);
+    }
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    struct fetch_request request = {.method = "GET", .path = path};
+    rc = engine_call(engine, &request, &answer, e);
+    if (rc == ERR_OK) {
+        rc = engine_expect(&answer, "network inspect", 200, 404, e);
+    }
+    if (rc == ERR_OK && answer.status == 200) {
+        rc = engine_json(&answer, JSON_OBJECT, "network inspect", &top, e);
+        if (rc == ERR_OK) {
+            *found = true;
+            (void)engine_text(top, "Id", out->id, sizeof(out->id));
+            out->internal = json_find(top, "Internal").type == JSON_TRUE;
+            read_gateway(top, out->gateway, sizeof(out->gateway));
+        }
+    }
+    buf_fini(&answer.body);
+    return rc;
+}
+
+/*
+ * Without icc two containers of it do not reach each other; internal keeps the internet and the
+ * cloud's metadata address away. 409: somebody was faster.
+ */
+static enum err make_network(struct engine *engine, const char *name, struct error *e)
+{
+    char path[ENGINE_PATH_MAX];
+    struct fetch_answer answer;
+    struct buf body;
+
+    enum err rc = engine_path(engine, path, e, "/networks/create");
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    buf_init(&body, 4096);
+    buf_put_str(&body, "{\"Name\":");
+    json_put_string(&body, span_str(name));
+    buf_put_str(&body, ",\"CheckDuplicate\":true,\"Driver\":\"bridge\",\"Internal\":true,"
+                       "\"Labels\":{\"tactus.network\":\"1\"}");
+    if (!engine->podman) { /* podman refuses options that it does not know */
+        buf_put_str(&body, ",\"Options\":{\"com.docker.network.bridge.enable_icc\":\"false\"}");
+    }
+    buf_put_char(&body, '}');
+    struct fetch_request request = {.method = "POST", .path = path, .body = buf_span(&body)};
+    rc = engine_call(engine, &request, &answer, e);
+    if (rc == ERR_OK) {
+        rc = engine_expect(&answer, "network create", 201, 409, e);
+    }
+    buf_fini(&answer.body);
+    buf_fini(&body);
+    return rc;
+}
+
+enum err engine_network_ensure(struct engine *engine, const char *name, struct engine_network *out,
+                               struct error *e)
+{
+    bool found = false;
+    enum err rc = engine_network_inspect(engine, name, out, &found, e);
+
+    if (rc == ERR_OK && !found) {
+        rc = make_network(engine, name, e);
+        if (rc == ERR_OK) {
+            rc = engine_network_inspect(engine, name, out, &found, e);
+        }
+        if (rc == ERR_OK && !found) {
+            rc = err_set(e, ERR_UPSTREAM, "the engine: network %s is not there after it was made",
+                         name);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,96 @@
+/* See quantity.h. */
+#include "spec/quantity.h"
+
+#include "base/span.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <strings.h>
+
+#define NANO         UINT64_C(1000000000)
+#define NANO_DIGITS  9
+#define WHOLE_DIGITS 9 /* so that the whole part in billionths fits */
+
+bool quantity_u64(const char *text, uint64_t *out)
+{
+    return text_u64(span_str(text), out);
+}
+
+/* The number that `text` begins with, in billionths; *rest is what follows it. */
+static bool read_nano(const char *text, uint64_t *out, const char **rest)
+{
+    uint64_t whole = 0;
+    uint64_t part = 0;
+    size_t digits = 0;
+    const char *p = text;
+
+    for (; isdigit((unsigned char)*p) != 0; p++) {
+        whole = whole * 10 + (uint64_t)(*p - '0');
+    }
+    if (p == text || p - text > WHOLE_DIGITS) {
+        return false;
+    }
+    if (*p == '.') {
+        for (p++; isdigit((unsigned char)*p) != 0; p++) {
+            part = digits < NANO_DIGITS ? part * 10 + (uint64_t)(*p - '0') : part;
+            digits++;
+        }
+        if (digits == 0 || digits > NANO_DIGITS) {
+            return false;
+        }
+    }
+    for (; digits < NANO_DIGITS; digits++) {
+        part *= 10;
+    }
+    *out = whole * NANO + part;
+    *rest = p;
+    return true;
+}
+
+bool quantity_nano(const char *text, uint64_t *out)
+{
+    const char *rest = NULL;
+    uint64_t nano = 0;
+
+    if (!read_nano(text, &nano, &rest) || *rest != '\0') {
+        return false;
+    }
+    *out = nano;
+    return true;
+}
+
+static bool unit_of(const char *text, unsigned *shift)
+{
+    static const char units[] = "bkmgt";
+    const char *at = *text == '\0' ? units : strchr(units, tolower((unsigned char)*text));
+
+    if (at == NULL) {
+        return false;
+    }
+    *shift = 10 * (unsigned)(at - units);
+    const char *rest = *text == '\0' ? "" : text + 1;
+    return *rest == '\0' ||
+           (at != units && (strcasecmp(rest, "b") == 0 || strcasecmp(rest, "ib") == 0));
+}
+
+bool quantity_bytes(const char *text, uint64_t *out)
+{
+    const char *rest = NULL;
+    uint64_t nano = 0;
+    unsigned shift = 0;
+
+    if (quantity_u64(text, out)) {
+        return true;
+    }
+    if (!read_nano(text, &nano, &rest) || !unit_of(rest, &shift)) {
+        return false;
+    }
+    uint64_t whole = nano / NANO;
+    uint64_t part = nano % NANO;
+    if (whole > UINT64_MAX >> (shift + 1)) {
+        return false;
+    }
+    *out = (whole << shift) +
+           (shift > 30 ? ((part << 30) / NANO) << (shift - 30) : (part << shift) / NANO);
+    return true;
+}
