@@ -83,7 +83,7 @@ INIT     := init_main say fds options heartbeat child tree supervise
 INIT_SRC := $(INIT:%=runner/init/%.c)
 INIT_OBJ := $(INIT_SRC:%.c=$(B)/%.o)
 
-PROGRAMS := $(B)/tactus-broker $(B)/tactus-brokerctl
+PROGRAMS := $(B)/tactus-broker $(B)/tactus-brokerctl $(B)/tactus-runner
 HELPERS  := $(B)/tactus-init # installed into libexec: programs start it, not people
 
 UNIT_TESTS := $(wildcard tests/unit/test_*.c)
@@ -95,7 +95,7 @@ FUZZ_BIN := $(FUZZERS:%.c=$(B)/%)
 # Test programs let each allocation of ours fail in turn: the linker puts torture.c before malloc.
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 
-.PHONY: all help clean check check-unit check-loop check-e2e tests programs fuzz-replay fuzz \
+.PHONY: all help clean check check-unit check-loop check-e2e check-engine tests programs fuzz-replay fuzz \
         check-asan check-tsan check-clang check-valgrind lint format format-check demo install cov dist
 
 all: programs
@@ -164,8 +164,8 @@ CFLAGS_cov   += -Wno-maybe-uninitialized # gcc says it of good code at -O0
 help:
 	@echo 'make                  the programs, in build/release'
 	@echo 'make demo             a broker over TLS, a chat streamed through it, its events, a clean stop'
-	@echo 'make check            every test on the debug build: unit, loop, fuzz replay, end to end'
-	@echo 'make check-unit       one kind: check-unit, check-loop, fuzz-replay, check-e2e'
+	@echo 'make check            every test on the debug build: unit, loop, fuzz replay, end to end, engine'
+	@echo 'make check-unit       one kind: check-unit, check-loop, fuzz-replay, check-e2e, check-engine'
 	@echo 'make check-asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer (clang)'
 	@echo 'make check-tsan       every test under ThreadSanitizer (clang)'
 	@echo 'make check-valgrind   unit tests under valgrind'
@@ -181,20 +181,22 @@ help:
 	@echo 'Variables: VARIANT=release|debug|asan|tsan|cov (build/VARIANT), CC=gcc|clang'
 
 # Tests run on the debug build unless VARIANT is given.
-CHECKS := tests check check-unit check-loop check-e2e check-valgrind fuzz-replay
+CHECKS := tests check check-unit check-loop check-e2e check-engine check-valgrind fuzz-replay
 ifeq ($(origin VARIANT),file)
 $(CHECKS):
 	@$(MAKE) --no-print-directory VARIANT=debug $@
 else
 tests: $(TEST_BIN)
 check: programs tests
-	@sh tests/check.sh $(B) unit loop fuzz e2e
+	@sh tests/check.sh $(B) unit loop fuzz e2e engine
 check-unit: $(UNIT_BIN)
 	@sh tests/check.sh $(B) unit
 check-loop: $(LOOP_BIN)
 	@sh tests/check.sh $(B) loop
 check-e2e: programs
 	@sh tests/check.sh $(B) e2e
+check-engine: programs
+	@sh tests/check.sh $(B) engine
 check-valgrind: $(UNIT_BIN)
 	@TACTUS_WRAP='valgrind -q --error-exitcode=99 --leak-check=full' sh tests/check.sh $(B) unit
 fuzz-replay: $(FUZZ_BIN)

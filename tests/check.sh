@@ -87,11 +87,12 @@ run_fuzz() {
     fi
 }
 
+# e2e, or engine: the same with real container engines.
 run_e2e() {
-    TACTUS_BUILD=$build python3 tests/e2e/run.py >"$work/out" 2>"$work/err" </dev/null
+    TACTUS_BUILD=$build python3 tests/e2e/run.py --kind "$1" >"$work/out" 2>"$work/err" </dev/null
     status=$?
-    sed '/^e2e: /d' "$work/out"
-    closing=$(sed -n 's/^e2e: \([0-9]*\) passed, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\{0,1\}$/\1 \2 \4/p' \
+    sed "/^$1: /d" "$work/out"
+    closing=$(sed -n 's/^[a-z0-9]*: \([0-9]*\) passed, \([0-9]*\) failed\(, \([0-9]*\) skipped\)\{0,1\}$/\1 \2 \4/p' \
         "$work/out" | tail -n 1)
     # shellcheck disable=SC2086 # its numbers
     set -- $closing
@@ -99,15 +100,15 @@ run_e2e() {
         cat "$work/err"
         set -- "${1:-0}" 1
     fi
-    add e2e "$1" "$2" "${3:-0}"
+    add "$kind" "$1" "$2" "${3:-0}"
 }
 
 for kind in $kinds; do
     case $kind in
     unit | loop) sources="tests/$kind/test_*.c" ;;
     fuzz) sources='tests/fuzz/fuzz_*.c' ;;
-    e2e)
-        run_e2e
+    e2e | engine)
+        run_e2e "$kind"
         continue
         ;;
     *)

@@ -137,8 +137,12 @@ static enum err ask_for_grant(struct run *r, struct error *e)
     };
 
     if (over_network(r) && wish.bind[0] == '\0') {
-        return err_set(e, ERR_CONFIG, "network %s has no gateway that the broker could listen on",
-                       s->network);
+        return err_set(
+            e, ERR_CONFIG,
+            "network %s has no address on the host where the broker could listen (podman "
+            "with CNI makes none for an internal network): use transport stdio or unix, "
+            "or --network bridge, from which the internet can be reached",
+            s->network);
     }
     grants_address(&r->grants, address);
     keeper_note(&r->keeper, KEEPER_ADMIN, address);
@@ -304,7 +308,7 @@ static void put_failure(const struct run *r, const struct error *e, int code, st
                                                : "SandboxError";
 
     fprintf(stderr, RUNNER_NAME " run: %s\n", e->msg);
-    outcome_put_failure(type, e->msg, code, ms, out);
+    outcome_put_failure(r->driver.signal != 0, type, e->msg, code, ms, out);
 }
 
 static void print_document(const struct buf *document)

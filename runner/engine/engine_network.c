@@ -3,10 +3,10 @@
 
 #include "base/json.h"
 
-#include <stdio.h>
+#include <arpa/inet.h>
 #include <string.h>
 
-/* The first gateway that is an IPv4 address. */
+/* The first gateway that is an IPv4 address; podman writes one that is none as "<nil>". */
 static void read_gateway(struct json_value top, char *out, size_t size)
 {
     struct json_value config = json_find(json_find(top, "IPAM"), "Config");
@@ -15,8 +15,10 @@ static void read_gateway(struct json_value top, char *out, size_t size)
 
     out[0] = '\0';
     while (json_array_next(config, &cursor, &item)) {
-        if (engine_text(item, "Gateway", out, size) && strchr(out, ':') == NULL) {
-            out[strcspn(out, "/")] = '\0';
+        struct in_addr address;
+        (void)engine_text(item, "Gateway", out, size);
+        out[strcspn(out, "/")] = '\0';
+        if (inet_pton(AF_INET, out, &address) == 1) {
             return;
         }
         out[0] = '\0';

@@ -49,13 +49,27 @@ static void on_output(void *ctx, struct span piece)
 
 /* ---- stderr ---- */
 
+/* Line by line: the log escapes line ends. */
 static void on_record(void *ctx, enum log_level level, const char *logger, const char *message)
 {
+    struct span rest = span_str(message);
+    struct buf line;
+
     (void)ctx;
-    if (log_enabled(level)) {
-        const struct log_field field = LOG_MSG(message);
-        log_event(level, logger, &field, 1);
+    if (!log_enabled(level)) {
+        return;
     }
+    buf_init(&line, CONTAINER_LOG_MAX + 16);
+    do {
+        const char *end = memchr(rest.p, '\n', rest.n);
+        size_t n = end == NULL ? rest.n : (size_t)(end - rest.p);
+        buf_clear(&line);
+        buf_put(&line, rest.p, n);
+        const struct log_field field = LOG_MSG(buf_cstr(&line));
+        log_event(level, logger, &field, 1);
+        rest = span_after(rest, end == NULL ? n : n + 1);
+    } while (rest.n > 0);
+    buf_fini(&line);
 }
 
 static void on_line(void *ctx, struct span line, bool more)

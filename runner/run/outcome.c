@@ -180,10 +180,11 @@ int outcome_put(const struct run_facts *facts, struct buf *out)
     return v.code;
 }
 
-void outcome_put_failure(const char *type, const char *message, int code, uint64_t duration_ms,
-                         struct buf *out)
+void outcome_put_failure(bool cancelled, const char *type, const char *message, int code,
+                         uint64_t duration_ms, struct buf *out)
 {
-    buf_put_str(out, "{\"status\":\"error\",\"result\":null,\"error\":");
+    buf_printf(out,
+               "{\"status\":\"%s\",\"result\":null,\"error\":", cancelled ? "cancelled" : "error");
     json_put_string(out, span_str(message));
     buf_put_str(out, ",\"error_type\":");
     json_put_string(out, span_str(type));

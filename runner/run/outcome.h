@@ -36,8 +36,9 @@ struct run_facts {
  */
 int outcome_put(const struct run_facts *facts, struct buf *out);
 
-/* The document of a run that failed before or beside its container: status error. `code` 1..255. */
-void outcome_put_failure(const char *type, const char *message, int code, uint64_t duration_ms,
-                         struct buf *out);
+/* The document of a run that failed, or was cancelled, before or beside its container. `code`
+ * 1..255. */
+void outcome_put_failure(bool cancelled, const char *type, const char *message, int code,
+                         uint64_t duration_ms, struct buf *out);
 
 #endif

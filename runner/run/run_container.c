@@ -5,6 +5,7 @@
 #include "run/run.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "net/client.h"
 #include "run/shim.h"
 #include "spec/create_request.h"
@@ -109,6 +110,23 @@ static enum err add_volumes(struct run *r, const struct volume_rules *rules, str
 
 /* ---- directories ---- */
 
+/* Who is to own the copy, when that is not this process and it may give files away. */
+static bool other_owner(const char *user, struct workspace_owner *out)
+{
+    uint64_t uid = 0;
+    uint64_t gid = 0;
+    size_t n = user == NULL ? 0 : strcspn(user, ":");
+
+    if (user == NULL || geteuid() != 0 || !text_u64(span_of(user, n), &uid)) {
+        return false;
+    }
+    if (user[n] == ':' && !text_u64(span_str(user + n + 1), &gid)) {
+        return false;
+    }
+    *out = (struct workspace_owner){.uid = (uid_t)uid, .gid = (gid_t)gid};
+    return true;
+}
+
 static enum err add_workspace(struct run *r, const struct volume_rules *rules, struct error *e)
 {
     const struct settings *s = &r->settings;
@@ -126,7 +144,9 @@ static enum err add_workspace(struct run *r, const struct volume_rules *rules, s
     } else if (r->options->dry_run) {
         snprintf(r->workspace, sizeof(r->workspace), "/tmp/tactus-sandbox-COPY");
     } else {
-        rc = workspace_copy(r->directory, r->workspace, e);
+        struct workspace_owner owner;
+        rc = workspace_copy(r->directory, other_owner(s->user, &owner) ? &owner : NULL,
+                            r->workspace, e);
         if (rc == ERR_OK) {
             r->workspace_is_copy = true;
             keeper_note(&r->keeper, KEEPER_DIRECTORY, r->workspace);

@@ -325,17 +325,20 @@ static const char *set_env(struct settings *s, const char *name, const char *val
 
 static const char *add_env(struct settings *s, void *field, const char *value)
 {
+    static const char wanted[] = "NAME=VALUE, or the NAME of a variable that is set";
     const char *equals = strchr(value, '=');
     char name[256];
-    size_t n = equals == NULL ? 0 : (size_t)(equals - value);
+    size_t n = equals == NULL ? strlen(value) : (size_t)(equals - value);
 
     (void)field;
     if (n == 0 || n >= sizeof(name)) {
-        return "NAME=VALUE";
+        return wanted;
     }
     memcpy(name, value, n);
     name[n] = '\0';
-    return environment_name_ok(name) ? set_env(s, name, equals + 1) : "NAME=VALUE";
+    /* Without a value it is ours: so that it need not stand on a command line. */
+    const char *text = equals != NULL ? equals + 1 : getenv(name);
+    return environment_name_ok(name) && text != NULL ? set_env(s, name, text) : wanted;
 }
 
 static const char *add_volume(struct settings *s, void *field, const char *value)

@@ -60,6 +60,7 @@ static bool is_dots(const char *name)
 
 struct copy {
     uint64_t left; /* bytes that may still come */
+    const struct workspace_owner *owner;
     struct error *e;
 };
 
@@ -90,6 +91,15 @@ static enum err copy_bytes(struct copy *c, const char *name, int in, int out)
     return n < 0 ? err_sys(c->e, ERR_IO, errno, "cannot copy %s", name) : ERR_OK;
 }
 
+/* What was made gets its mode, and the owner that was asked for. */
+static enum err finish(const struct copy *c, const char *name, int fd, mode_t mode)
+{
+    bool ok = fchmod(fd, mode) == 0 &&
+              (c->owner == NULL || fchown(fd, c->owner->uid, c->owner->gid) == 0);
+
+    return ok ? ERR_OK : err_sys(c->e, ERR_IO, errno, "cannot copy %s", name);
+}
+
 static void keep_times(int fd, const struct stat *st)
 {
     const struct timespec times[2] = {st->st_atim, st->st_mtim};
@@ -112,8 +122,8 @@ static enum err copy_file(struct copy *c, int from, int to, const char *name, co
     int out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     enum err rc = out < 0 ? err_sys(c->e, ERR_IO, errno, "cannot copy %s", name)
                           : copy_bytes(c, name, in, out);
-    if (rc == ERR_OK && fchmod(out, (st->st_mode & 0777) | 0600) != 0) {
-        rc = err_sys(c->e, ERR_IO, errno, "cannot copy %s", name);
+    if (rc == ERR_OK) {
+        rc = finish(c, name, out, (st->st_mode & 0777) | 0600);
     }
     if (out >= 0) {
         keep_times(out, st);
@@ -140,8 +150,8 @@ static enum err copy_directory(struct copy *c, int from, int to, const char *nam
                   : -1;
     enum err rc = out < 0 ? err_sys(c->e, ERR_IO, errno, "cannot copy %s", name)
                           : copy_level(c, entries, out, depth + 1);
-    if (rc == ERR_OK && fchmod(out, (st->st_mode & 0777) | 0700) != 0) {
-        rc = err_sys(c->e, ERR_IO, errno, "cannot copy %s", name);
+    if (rc == ERR_OK) {
+        rc = finish(c, name, out, (st->st_mode & 0777) | 0700);
     }
     if (out >= 0) {
         keep_times(out, st);
@@ -213,9 +223,10 @@ static enum err copy_level(struct copy *c, DIR *from, int to, unsigned depth)
     return rc;
 }
 
-enum err workspace_copy(const char *source, char dir[PATH_MAX], struct error *e)
+enum err workspace_copy(const char *source, const struct workspace_owner *owner, char dir[PATH_MAX],
+                        struct error *e)
 {
-    struct copy c = {.left = WORKSPACE_MAX_BYTES, .e = e};
+    struct copy c = {.left = WORKSPACE_MAX_BYTES, .owner = owner, .e = e};
     DIR *entries = open_entries(open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
     dir[0] = '\0';
@@ -226,6 +237,9 @@ enum err workspace_copy(const char *source, char dir[PATH_MAX], struct error *e)
     if (rc == ERR_OK) {
         int to = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = to < 0 ? err_sys(e, ERR_IO, errno, "%s", dir) : copy_level(&c, entries, to, 0);
+        if (rc == ERR_OK) {
+            rc = finish(&c, dir, to, 0700);
+        }
         if (to >= 0) {
             close(to);
         }

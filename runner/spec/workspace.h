@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define WORKSPACE_MAX_BYTES (UINT64_C(2) * 1024 * 1024 * 1024)
 #define WORKSPACE_MAX_DEPTH 64u
@@ -23,8 +24,14 @@ enum err workspace_make(char dir[PATH_MAX], struct error *e) MUST_CHECK;
  * hidden entries at every level, whatever is no file, directory or link, and links that lead out of
  * the tree; nothing is followed. ERR_CONFIG (`source` cannot be read), ERR_LIMIT (it is larger than
  * WORKSPACE_MAX_BYTES or deeper than WORKSPACE_MAX_DEPTH), ERR_IO. After a failure nothing is left.
+ * `owner` (NULL: this process) is who all of it belongs to.
  */
-enum err workspace_copy(const char *source, char dir[PATH_MAX], struct error *e) MUST_CHECK;
+struct workspace_owner {
+    uid_t uid;
+    gid_t gid;
+};
+enum err workspace_copy(const char *source, const struct workspace_owner *owner, char dir[PATH_MAX],
+                        struct error *e) MUST_CHECK;
 
 /* Removes the whole tree, never following a link. Only paths whose last part begins with
  * "tactus-sandbox-". ERR_OK when there is none (any more); ERR_IO names what could not be removed.

@@ -24,6 +24,7 @@ WORKERS = int(os.environ.get("TACTUS_E2E_WORKERS", "1"))
 FULL = os.environ.get("TACTUS_E2E_FULL") == "1"
 TEMPORARY = pathlib.Path(tempfile.gettempdir())  # of the test that runs; set by run.py
 SHARED = TEMPORARY  # of this run: certificates
+BED: Any = None  # what the kind's bed.py started; set by run.py
 TRANSPORTS = ("unix", "tcp", "tls")
 FRAMINGS = ("ndjson", "framed")
 TERMINAL = ("done", "error", "response", "timeout")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the end-to-end tests: the broker as a real process against fake and real peers.
 
-    run.py [-k TEXT] [-j N] [--keep]        TACTUS_BUILD=build/asan run.py
+    run.py [-k TEXT] [-j N] [--keep] [--kind engine]        TACTUS_BUILD=build/asan run.py
 
-Every function test_* of every test_*.py here runs in a process of its own and within a time bound
+Every function test_* of every test_*.py here (or in the directory of that kind, whose bed.py is started before and
+stopped after) runs in a process of its own and within a time bound
 (`@bound(seconds)`, 30 without). One line a failure, then alone on its line `e2e: N passed, N failed`.
 What a test started and did not end is ended here, by pid.
 """
@@ -27,9 +28,9 @@ import harness  # noqa: E402
 GRACE = 10  # seconds that a test which ran out of time has for its clean-up
 
 
-def discover(text: str) -> list[tuple[str, str]]:
+def discover(directory: pathlib.Path, text: str) -> list[tuple[str, str]]:
     found = []
-    for path in sorted(HERE.glob("test_*.py")):
+    for path in sorted(directory.glob("test_*.py")):
         module = importlib.import_module(path.stem)
         found += [(path.stem, name) for name in vars(module) if name.startswith("test_")]
     return [(m, n) for m, n in found if text in f"{m}.{n}"]
@@ -86,7 +87,7 @@ def run_child(function, directory: pathlib.Path, limit: float) -> None:
     except BaseException as e:
         traceback.print_exc()
         place = traceback.extract_tb(e.__traceback__)
-        line = next((f.lineno for f in reversed(place) if f.filename.startswith(str(HERE / "test_"))), 0)
+        line = next((f.lineno for f in reversed(place) if pathlib.Path(f.filename).name.startswith("test_")), 0)
         verdict = f"fail\n{type(e).__name__} at line {line}: {e}"
     signal.setitimer(signal.ITIMER_REAL, 0)
     (directory / "verdict").write_text(verdict)
@@ -95,8 +96,8 @@ def run_child(function, directory: pathlib.Path, limit: float) -> None:
 
 
 class Report:
-    def __init__(self, total: int, keep: bool):
-        self.total, self.keep = total, keep
+    def __init__(self, total: int, keep: bool, kind: str):
+        self.total, self.keep, self.kind = total, keep, kind
         self.count = {"pass": 0, "fail": 0, "skip": 0}
         self.live = sys.stdout.isatty()
 
@@ -120,7 +121,7 @@ class Report:
         if self.live:
             print("\r\x1b[K", end="")
         skipped = f", {self.count['skip']} skipped" if self.count["skip"] else ""
-        print(f"e2e: {self.count['pass']} passed, {self.count['fail']} failed{skipped}", flush=True)
+        print(f"{self.kind}: {self.count['pass']} passed, {self.count['fail']} failed{skipped}", flush=True)
         return 1 if self.count["fail"] or not self.count["pass"] else 0
 
 
@@ -134,8 +135,8 @@ def reap(running: list[Job], report: Report) -> None:
             report.add(job, *job.finish(status))
 
 
-def run_all(tests: list[tuple[str, str]], parallel: int, keep: bool) -> int:
-    report, running, waiting = Report(len(tests), keep), [], list(tests)
+def run_all(tests: list[tuple[str, str]], parallel: int, keep: bool, kind: str) -> int:
+    report, running, waiting = Report(len(tests), keep, kind), [], list(tests)
     try:
         while waiting or running:
             # A test that measures or needs many descriptors and processors runs by itself.
@@ -162,20 +163,30 @@ def main() -> int:
     parser.add_argument("-k", default="", metavar="TEXT", help="only tests whose module.name contains it")
     parser.add_argument("-j", default=3, type=int, metavar="N", help="so many at a time (they mostly wait)")
     parser.add_argument("--keep", action="store_true", help="keep every test's directory")
+    parser.add_argument("--kind", default="e2e", choices=("e2e", "engine"), help="the directory below tests/")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # A background job of a shell ignores it, and so would every program started here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for program in ("tactus-broker", "tactus-brokerctl"):
+    for program in ("tactus-broker", "tactus-brokerctl", "tactus-runner", "tactus-init"):
         if not (harness.BUILD / program).exists():
             print(f"MISSING: {harness.BUILD / program}: build it first (make VARIANT=debug programs)")
-            print("e2e: 0 passed, 1 failed")
+            print(f"{args.kind}: 0 passed, 1 failed")
             return 1
     shared = tempfile.mkdtemp(prefix="tactus-e2e-shared-")
     harness.SHARED = pathlib.Path(shared)
+    bed = None
     try:
-        return run_all(discover(args.k), args.j, args.keep)
+        tests = HERE.parent / args.kind
+        sys.path.insert(0, str(tests))
+        if (tests / "bed.py").exists():
+            bed = importlib.import_module("bed").Bed(harness.SHARED)
+            harness.BED = bed
+            bed.start()
+        return run_all(discover(tests, args.k), args.j, args.keep, args.kind)
     finally:
+        if bed is not None:
+            bed.stop()
         shutil.rmtree(shared, ignore_errors=True)
 
 

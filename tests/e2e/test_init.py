@@ -58,7 +58,7 @@ class Container:
     """A running tactus-init; `out` is what the command and its children say."""
 
     def __init__(self, mode: str, *args, **more):
-        self.process = h.spawn(line(mode, *args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        self.process = h.spawn(line(mode, *args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **more)
         self.out, self.below = self.process.stdout, mode != "PID 1"
 
     def __enter__(self) -> "Container":
@@ -163,9 +163,9 @@ def test_command_is_looked_up_on_path():
 @bound(20)
 def test_wrong_command_lines():
     rows = Rows()
-    for args in ([], ["--"], ["sh"], ["exec"], ["--nonsense", "--", "echo"], ["--ttl", "--", "echo"], ["--ttl", "soon", "--", "echo"],
-                 ["--ttl", "0", "--", "echo"], ["--ttl=5", "--", "echo"], ["--grace", "-1", "--", "echo"],
-                 ["--grace", "1e9", "--", "echo"], ["--heartbeat", "", "--", "echo"], ["--ttl", "5"]):
+    for args in ([], ["--"], ["sh"], ["exec"], ["--ttl", "5"], ["--nonsense", "--", "echo"], ["--ttl", "--", "echo"],
+                 ["--ttl", "soon", "--", "echo"], ["--ttl", "0", "--", "echo"], ["--ttl=5", "--", "echo"],
+                 ["--grace", "-1", "--", "echo"], ["--grace", "1e9", "--", "echo"], ["--heartbeat", "", "--", "echo"]):
         with rows(str(args)):
             result = h.run([INIT, *args])
             equal((result.returncode, result.stdout), (USAGE, ""))
@@ -247,7 +247,7 @@ def test_closed_stdin_and_stdout():
     """Ours do not take their place, where they would be closed with them."""
     beat = Heartbeat()
     process = h.spawn(["sh", "-c", 'exec "$@" <&- >&-', "sh", INIT, "--heartbeat", beat.path, *SHORT, "--",
-                       *python(TELL.replace("flush=True", "file=sys.stderr, flush=True") + "tell()")], stderr=subprocess.PIPE)
+                       *python(TELL.replace("flush=True", "file=sys.stderr, flush=True") + "tell()")], stderr=subprocess.PIPE, bufsize=0)
     equal(process.stderr.readline(), b"ready\n")
     process.send_signal(signal.SIGUSR1)
     equal(process.stderr.readline(), b"SIGUSR1\n")
@@ -369,7 +369,7 @@ def test_what_the_command_leaves_ends_with_it():
 def test_what_is_left_may_end_well():
     """Below another init TERM comes first; what ends by it is not killed."""
     script = "sh -c 'trap \"echo well; exit\" TERM; echo ready; while :; do sleep 0.05; done' & read x; exit 6"
-    process = h.spawn([INIT, "--", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = h.spawn([INIT, "--", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     equal(process.stdout.readline(), b"ready\n")
     out, _ = process.communicate(b"\n", timeout=20 * h.PATIENCE)
     equal((process.returncode, out), (6, b"well\n"))
@@ -378,7 +378,8 @@ def test_what_is_left_may_end_well():
 @bound(60)
 def test_strangers_are_left_alone():
     """Not as PID 1 only what is below gets signals: neither who started us nor its other children."""
-    script = f'sleep {LONG} & other=$!; "$0" --ttl 0.2 --grace 0 -- sleep {LONG}; echo $?; kill -0 $other && echo lives; kill $other'
+    script = (f'sleep {LONG} & other=$!; "$0" --ttl 0.2 --grace 0 -- sleep {LONG}; echo $?; '
+              "kill -0 $other && echo lives; kill $other")
     result = h.run(["sh", "-c", script, INIT])
     equal((result.stdout, result.stderr), ("124\nlives\n", "tactus-init: the time-to-live is over\n"))
 
@@ -460,16 +461,19 @@ def test_a_signal_s_default_ends_the_command():
 # ---- heartbeat ------------------------------------------------------------------------------------------------
 
 GONE = "tactus-init: the runner is gone\n"
-# What a container may be when the heartbeat ends, and what it says then.
+WAIT = "while :; do sleep 0.05; done"
+WELL = f"trap 'echo well; exit 0' TERM; echo ready; {WAIT}"
+# What a container may be when the heartbeat ends, and what it says then. A shell tells of killed children on stderr.
 BUSY = {
     "ends by TERM": (f"echo ready; exec sleep {LONG}", ""),
-    "ends well": ("exec 2>&-; trap 'echo well; exit 0' TERM; echo ready; while :; do sleep 0.05; done", "well\n"),
-    "ignores TERM": ("trap '' TERM; echo ready; while :; do sleep 0.05; done", ""),
-    "is stopped": ("trap 'echo well; exit 0' TERM; echo ready; kill -STOP $$; while :; do sleep 0.05; done", "well\n"),
-    "has a session below that ends well": ("exec 2>&-; trap : TERM; setsid sh -c 'trap \"echo well; exit\" TERM; echo ready; while :; do sleep 0.05; done' & "
-                                           "while :; do sleep 0.05; done", "well\n"),
-    "has a session below": (f"trap '' TERM; setsid sh -c 'setsid sleep {LONG} & echo ready; wait' & wait; wait", ""),
-    "has orphans that ignore TERM": (f"(trap '' TERM; setsid sh -c '(sleep {LONG} &) ; echo ready; sleep {LONG}' &) ; exec sleep {LONG}", ""),
+    "ends well": (f"exec 2>&-; {WELL}", "well\n"),
+    "ignores TERM": (f"exec 2>&-; trap '' TERM; echo ready; {WAIT}", ""),
+    "is stopped": ("trap 'echo well; exit 0' TERM; (until grep -q '^State:.T' /proc/$$/status; do sleep 0.01; done; echo ready) & "
+                   f"kill -STOP $$; {WAIT}", "well\n"),
+    "has a session below that ends well": (f'exec 2>&-; trap : TERM; setsid sh -c "{WELL}" & {WAIT}', "well\n"),
+    "has a session below": (f"exec 2>&-; trap '' TERM; setsid sh -c 'setsid sleep {LONG} & echo ready; wait' & {WAIT}", ""),
+    "has orphans that ignore TERM": (f"(trap '' TERM; setsid sh -c '(sleep {LONG} &) ; echo ready; sleep {LONG}' &) ; "
+                                     f"exec sleep {LONG}", ""),
 }
 
 
@@ -554,9 +558,9 @@ OVER = "tactus-init: the time-to-live is over\n"
 def test_time_to_live():
     rows = Rows()
     table = [("ends by TERM", f"exec sleep {LONG}", SHORT, ""),
-             ("ends well", "exec 2>&-; trap 'echo well; exit 0' TERM; while :; do sleep 0.05; done", [], "well\n"),
-             ("ignores TERM", "trap '' TERM; while :; do sleep 0.05; done", SHORT, ""),
-             ("no grace", "trap '' TERM; while :; do sleep 0.05; done", ["--grace", "0"], "")]
+             ("ends well", f"exec 2>&-; trap 'echo well; exit 0' TERM; {WAIT}", [], "well\n"),
+             ("ignores TERM", f"exec 2>&-; trap '' TERM; {WAIT}", SHORT, ""),
+             ("no grace", f"exec 2>&-; trap '' TERM; {WAIT}", ["--grace", "0"], "")]
     for mode, (name, script, more, says) in itertools.product(MODES, table):
         with rows(f"{mode}: {name}"):
             result = h.run(line(mode, "--ttl", "0.5", *more, "--", "sh", "-c", script))
@@ -670,9 +674,9 @@ def test_without_proc():
     namespace too, where its numbers would be those of strangers."""
     need_namespaces()
     other = [a for a in NAMESPACE if a != "--mount-proc"]
-    script = f"trap 'echo TERM' TERM; sleep {LONG} & exec 2>&-; while :; do sleep 0.05; done"
+    script = f"trap 'echo TERM' TERM; sleep {LONG} & exec 2>&-; {WAIT}"
     # Not as process 2: elsewhere that may be the parent of many.
-    run = """ "$0" -- sh -c '"$0" --ttl 0.3 --grace 0.3 -- sh -c "$1"; exit $?' "$0" "$1" """
+    run = """ exec "$0" -- sh -c '"$0" --ttl 0.3 --grace 0.3 -- sh -c "$1"; exit $?' "$0" "$1" """
     for name, argv, prepare in (("empty /proc", NAMESPACE, "mount -t tmpfs none /proc && "), ("another's /proc", other, "")):
         result = h.run([*argv, "--mount", "sh", "-c", prepare + run, INIT, script])
         equal((result.returncode, result.stdout, result.stderr), (TTL, "TERM\n", OVER), name)
@@ -690,7 +694,7 @@ def test_other_users():
     program.chmod(0o755)
     bare = ["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", "--no-new-privs",
             "--bounding-set", "-all", "--inh-caps", "-all"]
-    script = f"trap '' TERM; setsid sleep {LONG} & while :; do sleep 0.05; done"
+    script = f"exec 2>&-; trap '' TERM; setsid sleep {LONG} & {WAIT}"
     rows = Rows()
     for name, argv in (("as that user", [*bare, program]), ("below", [*bare, program, "--", program])):
         with rows(name):

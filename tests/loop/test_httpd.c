@@ -222,6 +222,31 @@ static void test_chunked(void **state)
     close_bed(&b);
 }
 
+/* The bound holds for a body whose length was not announced too. */
+static void test_chunked_bound(void **state)
+{
+    (void)state;
+    for (size_t n = MAX_BODY - 1; n <= MAX_BODY + 1; n++) {
+        struct bed b;
+        struct far f;
+        struct buf text;
+        open_bed(&b);
+        connect_far(&b, &f);
+        buf_init(&text, CAP);
+        buf_printf(&text, "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for (size_t i = 0; i < n; i++) {
+            buf_put_str(&text, "1\r\nx\r\n");
+        }
+        buf_put_str(&text, "0\r\n\r\n" GET("/next"));
+        far_send(&f, buf_span(&text));
+        expect_replies(&b, &f, 2);
+        assert_memory_equal(f.in, n <= MAX_BODY ? "HTTP/1.1 200" : "HTTP/1.1 413", 12);
+        far_close(&b.net, &f);
+        close_bed(&b);
+        buf_fini(&text);
+    }
+}
+
 /* A body without an end is cut off, and is not kept meanwhile. */
 static void test_chunked_for_ever(void **state)
 {
@@ -368,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_body_kept),
         cmocka_unit_test(test_body_announced),
         cmocka_unit_test(test_chunked),
+        cmocka_unit_test(test_chunked_bound),
         cmocka_unit_test(test_chunked_for_ever),
         cmocka_unit_test(test_refused_at_head),
         cmocka_unit_test(test_connection_limit),

@@ -137,12 +137,18 @@ static void test_failure(void **state)
 
     (void)state;
     buf_init(&out, 65536);
-    outcome_put_failure("ConfigError", "x.yml:3: \"a\"", 78, 20, &out);
+    outcome_put_failure(false, "ConfigError", "x.yml:3: \"a\"", 78, 20, &out);
     assert_string_equal(
         buf_cstr(&out),
         "{\"status\":\"error\",\"result\":null,\"error\":\"x.yml:3: \\\"a\\\"\","
         "\"error_type\":\"ConfigError\",\"traceback\":null,\"duration_seconds\":0.02,"
         "\"exit_code\":78,\"logs\":[],\"metadata\":{}}");
+    buf_clear(&out);
+    outcome_put_failure(true, "Cancelled", "interrupted", 130, 0, &out);
+    assert_string_equal(buf_cstr(&out),
+                        "{\"status\":\"cancelled\",\"result\":null,\"error\":\"interrupted\","
+                        "\"error_type\":\"Cancelled\",\"traceback\":null,"
+                        "\"duration_seconds\":0,\"exit_code\":130,\"logs\":[],\"metadata\":{}}");
     buf_fini(&out);
 }
 

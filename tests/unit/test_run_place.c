@@ -55,13 +55,12 @@ static void refused(enum err code, const char *id, const char *why)
     assert_non_null(strstr(e.msg, why));
 }
 
-static void test_made_on_demand(void **state)
+static void make_with(mode_t mask)
 {
-    (void)state;
     char path[RUN_PLACE_PATH_SIZE];
     char place[128];
     bool made = false;
-    mode_t before = umask(0077);
+    mode_t before = umask(mask);
 
     assert_int_equal(run_place_make(base, "abc", &made, path, NULL), ERR_OK);
     (void)umask(before);
@@ -71,13 +70,31 @@ static void test_made_on_demand(void **state)
     assert_int_equal(mode_of(place), 0711);
     (void)snprintf(place, sizeof(place), "%s/abc/broker.sock", base);
     assert_string_equal(path, place);
-    made = false;
+    run_place_remove(path);
+    assert_int_equal(rmdir(base), 0);
+}
+
+static void test_made_on_demand(void **state)
+{
+    (void)state;
+    make_with(0);
+    make_with(0077);
+}
+
+static void test_again(void **state)
+{
+    (void)state;
+    char first[RUN_PLACE_PATH_SIZE];
     char second[RUN_PLACE_PATH_SIZE];
+    bool made = false;
+
+    assert_int_equal(run_place_make(base, "abc", &made, first, NULL), ERR_OK);
+    made = false;
     assert_int_equal(run_place_make(base, "abd", &made, second, NULL), ERR_OK);
     assert_false(made);
     refused(ERR_IO, "abd", "cannot make the directory");
-    assert_int_equal(fclose(fopen(path, "w")), 0);
-    run_place_remove(path);
+    assert_int_equal(fclose(fopen(first, "w")), 0);
+    run_place_remove(first);
     run_place_remove(second); /* whose socket is not there */
     assert_int_equal(rmdir(base), 0);
 }
@@ -159,8 +176,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_made_on_demand), TEST(test_bases),     TEST(test_no_directory),
-        TEST(test_lengths),        TEST(test_not_empty),
+        TEST(test_made_on_demand), TEST(test_again),   TEST(test_bases),
+        TEST(test_no_directory),   TEST(test_lengths), TEST(test_not_empty),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,612 @@
+"""tactus-runner run in real containers: the four transports, every ending, nothing left, nothing secret inside."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import bed
+import harness
+from harness import Failure, Rows, bound, check, equal, spawn, wait_until
+
+KEY = harness.KEY
+MARKED = "echo '<<<TACTUS_RESULT_START>>>'; echo '{}'; echo '<<<TACTUS_RESULT_END>>>'"
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path: str):
+        super().__init__("localhost", timeout=20)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class Place:
+    """A broker with an admin socket, a procedure's directory, and runs of it on one engine."""
+
+    def __init__(self, engine: str, script: str = "", image: str = bed.BUSYBOX, **more):
+        if engine in harness.BED.faults:
+            raise Failure(f"engine {engine} does not start: {harness.BED.faults[engine]}")
+        self.engine = harness.BED.engines[engine]
+        self.image = image
+        self.directory = harness.TEMPORARY / f"place-{next(harness.NUMBERS)}"
+        self.procedure = self.directory / "proc"
+        self.procedure.mkdir(parents=True)
+        self.file = self.procedure / "job.tac"
+        self.file.write_text("-- a procedure\n")
+        if script:
+            (self.procedure / "run.sh").write_text(script)
+        self.tmp = self.directory / "tmp"
+        self.tmp.mkdir()
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "TMPDIR": str(self.tmp),
+                    **{k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}}
+        self.more = more
+
+    def __enter__(self) -> "Place":
+        self.stack = contextlib.ExitStack()
+        self.broker = self.stack.enter_context(harness.Broker(args=("--dev",), endpoints=6, **self.more))
+        admin = next(line for line in self.broker.endpoints if line.startswith("http+unix"))
+        self.admin = admin.removeprefix("http+unix://")
+        self.env["TACTUS_BROKER_ADMIN"] = admin
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.stack.__exit__(*exception)
+
+    # -- runs --
+    def argv(self, *args: str, json_only: bool = True) -> list:
+        return [harness.BUILD / "tactus-runner", "run", "--engine", self.engine.address, "--image", self.image,
+                *(["--json"] if json_only else []), *args, self.file]
+
+    def run(self, *args: str, seconds: float = 60, env: dict | None = None, **more) -> "Result":
+        done = harness.run(self.argv(*args, **more), seconds, env={**self.env, **(env or {})})
+        return Result(done)
+
+    def start(self, *args: str) -> subprocess.Popen:
+        return spawn(self.argv(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env)
+
+    # -- what is there --
+    def containers(self) -> list[dict]:
+        """Of runs whose runner was started with our TMPDIR: their mounts lie in it."""
+        return [c for c in self.engine.containers() if any(m.get("Source", "").startswith(str(self.directory))
+                                                           for m in c.get("Mounts") or [])]
+
+    def running(self) -> list[dict]:
+        return [c for c in self.containers() if c["State"] == "running"]
+
+    def grants(self) -> list:
+        connection = Unix(self.admin)
+        connection.request("GET", "/v1/grants")
+        answer = connection.getresponse()
+        return json.loads(answer.read())
+
+    def mounts(self) -> list[str]:
+        return [line for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if str(self.directory) in line]
+
+    def left(self) -> list:
+        return [*self.containers(), *self.grants(), *self.tmp.iterdir(), *self.mounts()]
+
+    def nothing_left(self, seconds: float = 15) -> None:
+        wait_until(lambda: not self.left(), f"nothing to be left (there is {self.left()})", seconds)
+
+
+class Result:
+    def __init__(self, done):
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+        try:
+            self.document = json.loads(self.out.strip().split("\n")[-1])
+        except ValueError:
+            raise Failure(f"no result document: {self.out[-400:]!r}, stderr {self.err[-600:]!r}")
+
+    def __getitem__(self, key: str):
+        return self.document.get(key)
+
+    def is_(self, code: int, status: str, error_type=None, error: str | None = None) -> "Result":
+        got = (self.code, self["exit_code"], self["status"], self["error_type"])
+        equal(got, (code, code, status, error_type), f"stderr {self.err[-500:]!r}, document {self.document}")
+        if error is not None:
+            equal(self["error"], error)
+        return self
+
+
+def each_engine(function):
+    """The test once an engine."""
+    def test():
+        for engine in bed.ENGINES:
+            function(engine)
+    test.seconds, test.alone = getattr(function, "seconds", 120), getattr(function, "alone", False)
+    test.__name__ = function.__name__
+    return test
+
+
+# ---- the four transports ------------------------------------------------------------------------------------
+
+WORDS = "wörd one  two"
+
+
+def transports(engine: str) -> None:
+    rows = Rows()
+    with Place(engine, image=bed.CLIENT) as p:
+        for transport, framings in (("stdio", ["ndjson"]), ("unix", ["ndjson", "framed"]), ("tcp", ["ndjson", "framed"]),
+                                    ("TLS", ["ndjson", "framed"])):
+            with rows(transport):
+                events = p.directory / f"events-{transport}"
+                # podman with CNI gives an internal network no address on the host.
+                network = ["--network", "bridge"] if engine == "podman" and transport in ("tcp", "TLS") else []
+                r = p.run("--transport", transport, *network, "--param", f"text={WORDS}", "--param", "n=[1,2.0]",
+                          "--events", str(events), "--run-id", f"run-{transport}")
+                r.is_(0, "success")
+                for framing in framings:
+                    equal(r["result"]["work"][framing],
+                          {"deltas": 3, "text": WORDS, "done": WORDS, "tool": {"result": {"echo": {"n": 1}}},
+                           "event": {"ok": True}}, framing)
+                request = r["result"]["request"]
+                equal({k: request[k] for k in ("source", "working_dir", "params", "run_id", "format")},
+                      {"source": "-- a procedure\n", "working_dir": "/workspace", "params": {"text": WORDS, "n": [1, 2.0]},
+                       "run_id": f"run-{transport}", "format": "lua"})
+                lines = [json.loads(line) for line in events.read_text().splitlines()]
+                equal([(e["run"], e["event"]["n"]) for e in lines], [(f"run-{transport}", f) for f in framings])
+                p.nothing_left()
+    rows.close()
+
+
+@bound(120)
+def test_transports_on_docker():
+    transports("docker")
+
+
+@bound(120)
+def test_transports_on_podman():
+    transports("podman")
+
+
+# ---- endings ------------------------------------------------------------------------------------------------
+
+
+def endings(engine: str) -> None:
+    rows = Rows()
+    table = [
+        ("nothing said", "exit 0", (), 0, "success", None, None),
+        ("text is the result", "echo; echo ' one'; echo two; exit 0", (), 0, "success", None, None),
+        ("three", "exit 3", (), 3, "error", None, "Container exited with code 3"),
+        ("four with words", "echo broken; exit 4", (), 4, "error", None, "broken"),
+        ("124", "exit 124", (), 124, "error", "TimeoutError", "Container killed: execution timeout (3600s)"),
+        ("killed, no limit", "kill -9 $$", ("--memory", "0"), 137, "error", "Killed", "Container killed"),
+        ("killed, with limit", "kill -9 $$", (), 137, "error", "OutOfMemoryError",
+         "Container killed: out of memory (limit: 2g)"),
+        ("out of memory", "head -c 200m /dev/zero | tail", ("--memory", "32m"), None, "error", "OutOfMemoryError",
+         "Container killed: out of memory (limit: 32m)"),
+        ("time-out", "sleep 60", ("--timeout", "1"), 124, "timeout", "TimeoutError",
+         "Container killed: execution timeout (1s)"),
+        ("a result before the time-out stands", f"{MARKED.replace('{}', json.dumps({'status': 'success'}))}; sleep 60",
+         ("--timeout", "1"), 0, "success", None, None),
+        ("malformed result", f"{MARKED.replace('{}', 'no json')}; exit 5", (), 5, "error", None, None),
+        ("cut markers", "echo '<<<TACTUS_RESULT_START>>>'; echo '{\"status\":\"success\"}'; exit 6", (), 6, "error", None, None),
+        ("first valid block", "echo '<<<TACTUS_RESULT_START>>>'; echo nothing; echo '<<<TACTUS_RESULT_END>>>'; "
+         + MARKED.replace("{}", '{"status":"error","error":"e","error_type":"T","exit_code":7}'), (), 7, "error", "T", "e"),
+    ]
+    with Place(engine) as p:
+        for name, script, args, code, status, kind, error in table:
+            with rows(name):
+                (p.procedure / "run.sh").write_text(script)
+                r = p.run(*args)
+                if code is None:  # a shell may outlive its child that was killed
+                    check(r.code in (137, 1), f"code {r.code}")
+                    if r.code == 137:
+                        r.is_(137, status, kind, error)
+                else:
+                    r.is_(code, status, kind, error)
+                if name == "nothing said":
+                    equal(r["result"], None)
+                if name == "text is the result":
+                    equal(r["result"], "one\ntwo")
+                if name == "killed, with limit":
+                    equal(r["metadata"], {"oom_certainty": "likely"})
+                p.nothing_left()
+    rows.close()
+
+
+@bound(150)
+def test_endings_on_docker():
+    endings("docker")
+
+
+@bound(150)
+def test_endings_on_podman():
+    endings("podman")
+
+
+@bound(60)
+def test_out_of_memory():
+    """The main process itself takes more than it may have."""
+    for engine in bed.ENGINES:
+        with Place(engine, image=bed.CLIENT) as p:
+            (p.procedure / "eat.py").write_text("x = bytearray(400 << 20)\n")
+            p.image = bed.CLIENT
+            r = p.run("--memory", "48m", "--env", "PYTHONSTARTUP=x", "--env", "PYTHONPATH=/workspace/site")
+            check(r.code in (0, 137), f"{r.code} {r.document}")
+
+
+def fast_exits(engine: str, count: int) -> None:
+    with Place(engine, "exit 3") as p:
+        for start in range(0, count, 4):
+            batch = [p.start() for _ in range(min(4, count - start))]
+            for process in batch:
+                out, err = process.communicate(timeout=60)
+                equal((process.returncode, json.loads(out)["exit_code"]), (3, 3), err.decode()[-300:])
+        p.nothing_left()
+
+
+@bound(400)
+def test_fast_exits():
+    """The exit code of a container that is gone at once is never lost."""
+    fast_exits("docker", 200 if harness.FULL else 60)
+    if harness.FULL and "podman" in bed.ENGINES:
+        fast_exits("podman", 200)
+
+
+# ---- the runner ends before its run -------------------------------------------------------------------------
+
+
+def interrupted(engine: str) -> None:
+    rows = Rows()
+    with Place(engine, "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done") as p:
+        other = p.start("--transport", "unix")
+        wait_until(lambda: len(p.running()) == 1, "the other run", 20)
+        name = p.running()[0]["Names"]
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)):
+            with rows(number.name):
+                process = p.start("--transport", "tcp", *(["--network", "bridge"] if engine == "podman" else []))
+                wait_until(lambda: len(p.running()) == 2, "the run", 20)
+                wait_until(lambda: len(p.grants()) == 2, "its grant", 20)
+                process.send_signal(number)
+                out, err = process.communicate(timeout=30)
+                equal(process.returncode, code, err.decode()[-300:])
+                if code > 0:
+                    document = json.loads(out)
+                    equal((document["status"], document["exit_code"]), ("cancelled", code))
+                wait_until(lambda: len(p.containers()) == 1, f"one container {[c['Names'] for c in p.containers()]}", 15)
+                wait_until(lambda: len(p.grants()) == 1, "one grant", 15)
+                wait_until(lambda: len(list(p.tmp.iterdir())) == 2, f"two directories {list(p.tmp.iterdir())}", 15)
+                equal(p.running()[0]["Names"], name, "the other run's container lives on")
+        other.send_signal(signal.SIGTERM)
+        other.communicate(timeout=30)
+        p.nothing_left()
+    rows.close()
+
+
+@bound(120)
+def test_interrupted_on_docker():
+    interrupted("docker")
+
+
+@bound(120)
+def test_interrupted_on_podman():
+    interrupted("podman")
+
+
+@bound(60)
+def test_runner_and_keeper_killed():
+    """Nobody is there to clean up: the container ends by its heartbeat, the next gc removes the rest."""
+    with Place("docker", "trap '' TERM; while :; do sleep 0.1; done") as p:
+        process = p.start("--transport", "unix")
+        wait_until(lambda: len(p.running()) == 1, "the run", 20)
+        keeper = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in [*keeper, process.pid]:
+            os.kill(int(pid), signal.SIGKILL)
+        process.communicate(timeout=10)
+        wait_until(lambda: not p.running(), "the container to end by its heartbeat", 20)
+        equal(len(p.containers()), 1)
+        done = harness.run([harness.BUILD / "tactus-runner", "gc", "--json", "--engine", p.engine.address], env=p.env)
+        equal((done.returncode, json.loads(done.stdout)), (0, {"containers": 1, "directories": 2}), done.stderr)
+        equal((p.containers(), list(p.tmp.iterdir())), ([], []))
+
+
+# ---- nothing secret inside ----------------------------------------------------------------------------------
+
+LOOK = """
+env > /workspace/seen; ls -aR /workspace >> /workspace/seen; cat /proc/1/environ /proc/self/environ /proc/1/cmdline >> /workspace/seen
+cat /workspace/.env /workspace/sub/.hidden/x >> /workspace/seen 2>&1
+cat /workspace/seen; cat /workspace/seen >&2
+sleep 1.5
+"""
+
+
+@bound(60)
+def test_canary():
+    rows = Rows()
+    for engine in bed.ENGINES:
+        with rows(engine), Place(engine, LOOK, env={"SOME_PROVIDER": KEY}) as p:
+            (p.procedure / ".env").write_text(f"KEY={KEY}\n")
+            (p.procedure / "sub" / ".hidden").mkdir(parents=True)
+            (p.procedure / "sub" / ".hidden" / "x").write_text(KEY)
+            p.env |= {"OPENAI_API_KEY": KEY, "MY_TOKEN": KEY}
+            p.file.with_name("job.tac.yml").write_text(f"sandbox:\n  env: {{ GH_TOKEN: '{KEY}' }}\n")
+            process = p.start("--env", "OPENAI_API_KEY", "--env", "FINE=1", "--transport", "unix")
+            wait_until(lambda: len(p.running()) == 1, "the run", 20)
+            inspect = json.dumps(p.engine.json("GET", f"/containers/{p.running()[0]['Id']}/json"))
+            lines = b""
+            for entry in pathlib.Path("/proc").iterdir():
+                if entry.name.isdigit() and entry.name != str(process.pid):
+                    with contextlib.suppress(OSError):
+                        lines += (entry / "cmdline").read_bytes()
+            out, err = process.communicate(timeout=30)
+            equal(process.returncode, 0, err.decode()[-400:])
+            for what, text in (("inspect", inspect), ("argv", lines.decode(errors="replace")), ("output", out.decode()),
+                               ("log", err.decode()), ("broker's log", p.broker.stderr())):
+                check(KEY not in text, f"the key is in {what}")
+            seen = json.loads(out)["result"]
+            check("FINE=1" in seen, "a harmless variable is missing")
+            for name in ("OPENAI_API_KEY", "GH_TOKEN", "MY_TOKEN", ".env", ".hidden"):
+                check(name not in seen.replace("cat: can't open '/workspace/.env'", "").replace(
+                    "cat: can't open '/workspace/sub/.hidden/x'", ""), f"{name} is inside")
+            check("OPENAI_API_KEY" in err.decode() and "GH_TOKEN" in err.decode(), "a refusal is not said")
+    rows.close()
+
+
+@bound(60)
+def test_secret_by_value():
+    """A secret that the broker holds is known by its value, whatever the variable's name is."""
+    fake = {"name": "openai", "type": "openai", "base_url": "http://127.0.0.1:1/v1", "keys": [{"env": "OPENAI_API_KEY"}]}
+    with Place("docker", "env; exit 0") as p:
+        config = harness.configuration(fake, admin={"listen": [f"unix://{p.directory}/admin.sock"]})
+        with harness.Broker(config):
+            p.env["TACTUS_BROKER_ADMIN"] = f"unix://{p.directory}/admin.sock"
+            r = p.run("--env", f"HARMLESS={KEY}", "--env", "OTHER=x").is_(0, "success")
+            check("HARMLESS" not in r["result"] and "OTHER=x" in r["result"], r["result"])
+            check("HARMLESS" in r.err and KEY not in r.err, r.err)
+            r = p.run("--env", f"HARMLESS={KEY}", "--allow-env", "HARMLESS").is_(0, "success")
+            check(f"HARMLESS={KEY}" in r["result"], r["result"])
+
+
+# ---- wild children ------------------------------------------------------------------------------------------
+
+
+def peak(pid: int) -> int:
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+@bound(60)
+def test_endless_output():
+    """`yes` on both streams: the runner's memory stays small and the time-out ends it."""
+    for engine in bed.ENGINES:
+        with Place(engine, "yes one & yes two >&2") as p, open(os.devnull, "wb") as null:
+            process = spawn(p.argv("--timeout", "3"), stdout=subprocess.PIPE, stderr=null, env=p.env)
+            highest = 0
+            while process.poll() is None:
+                with contextlib.suppress(OSError):
+                    highest = max(highest, peak(process.pid))
+                time.sleep(0.05)
+            document = json.loads(process.stdout.read())
+            equal((process.returncode, document["status"]), (124, "timeout"))
+            if not harness.SANITIZED:
+                check(0 < highest < 64 << 20, f"the runner's memory was {highest >> 20} MiB")
+            p.nothing_left()
+
+
+@bound(60)
+def test_fork_bomb():
+    for engine in bed.ENGINES:
+        with Place(engine, "f() { f | f & }; f; sleep 30") as p:
+            r = p.run("--pids", "64", "--timeout", "3", seconds=40)
+            check((r.code, r["status"]) in ((124, "timeout"), (2, "error"), (1, "error"), (0, "success")), r.document)
+            p.nothing_left()
+
+
+@bound(60)
+def test_a_child_that_ignores_term():
+    for engine in bed.ENGINES:
+        with Place(engine, "trap '' TERM INT; while :; do sleep 0.1; done") as p:
+            process = p.start()
+            wait_until(lambda: len(p.running()) == 1, "the run", 20)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=30)
+            equal((process.returncode, json.loads(out)["status"]), (143, "cancelled"))
+            p.nothing_left()
+
+
+@bound(60)
+def test_zombies():
+    """Orphans of orphans are reaped by PID 1."""
+    script = """
+i=0; while [ $i -lt 500 ]; do (true & ) ; i=$((i+1)); done
+sleep 0.5
+grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l
+"""
+    for engine in bed.ENGINES:
+        with Place(engine, script) as p:
+            equal(p.run().is_(0, "success")["result"], "0")
+
+
+# ---- bad input ----------------------------------------------------------------------------------------------
+
+
+@bound(90)
+def test_refused_before_the_start():
+    rows = Rows()
+    with Place("docker", "exit 0") as p:
+        silent = socket.socket(socket.AF_UNIX)
+        silent.bind(str(p.directory / "silent.sock"))
+        silent.listen(8)
+        (p.procedure / "a:b").mkdir()
+        table = [
+            ("tcp and none", ("--transport", "tcp", "--network", "none"), 64, "network is none"),
+            ("unknown transport", ("--transport", "pigeon"), 64, "stdio, unix, tcp or tls"),
+            ("certificate alone", ("--transport", "tls", "--cert", "x.pem"), 64, "the key is missing"),
+            ("memory", ("--memory", "lots"), 64, "--memory lots: expected a size"),
+            ("no such image", ("--image", "tactus-test/nothing:latest", "--no-pull"), 78, "tactus-test/nothing"),
+            ("no such image to pull", ("--image", "localhost:1/nothing:latest"), 69, "cannot be pulled"),
+            ("no such network", ("--transport", "tcp", "--network", "nowhere"), 78, "no network nowhere"),
+            ("engine's socket", ("--volume", f"{p.engine.path}:/x"), 78, "is not mounted"),
+            ("root", ("--volume", "/:/host"), 78, "is not mounted"),
+            ("proc", ("--volume", "/proc:/x"), 78, "is not mounted"),
+            ("broker's directory", ("--volume", f"{pathlib.Path(p.admin).parent}:/x"), 78, "is not mounted"),
+            ("volume without a target", ("--volume", "./a:"), 78, "volume ./a:"),
+            ("no engine", ("--engine", "unix:///nowhere/e.sock"), 69, "no container engine answered"),
+            ("a silent engine", ("--engine", f"unix://{p.directory}/silent.sock"), 69, "no container engine answered"),
+            ("an engine address", ("--engine", "ssh://x"), 78, "expected unix:///PATH or tcp://HOST:PORT"),
+            ("no broker", ("--admin", "unix:///nowhere/admin.sock"), 69, "admin port"),
+            ("no such file", ("--config", "/nowhere.yml"), 78, "/nowhere.yml"),
+        ]
+        for name, args, code, words in table:
+            with rows(name):
+                r = p.run(*args)
+                equal((r.code, r["exit_code"], r["status"]), (code, code, "error"), r.document)
+                check(words in r["error"], f"{words!r} is not in {r['error']!r}")
+                p.nothing_left()
+        with rows("sidecar"):
+            sidecar = p.file.with_name("job.tac.yml")
+            sidecar.write_text("name: x\nsandbox:\n  image: a\n  memroy: 1g\n")
+            r = p.run()
+            equal(r.code, 78)
+            check("job.tac.yml:4:3: sandbox.memroy: is an unknown key" in r["error"], r["error"])
+            sidecar.unlink()
+    rows.close()
+
+
+@bound(60)
+def test_volumes_and_settings():
+    """Colons in a host path, a volume's name, one part, a sidecar's settings."""
+    with Place("docker") as p:
+        odd = p.procedure / "a:b"
+        odd.mkdir()
+        (odd / "x").write_text("in a:b\n")
+        (p.procedure / "run.sh").write_text("cat /odd/x; touch /odd/y 2>/dev/null || echo read-only; stat -f / > /dev/null; "
+                                            "touch /x 2>/dev/null || echo root read-only; echo $COLOUR $FLAG; ls -d /named /one; "
+                                            "id -u; touch /workspace/new /tmp/new && echo written")
+        p.file.with_name("job.tac.yml").write_text(
+            "sandbox:\n  env: { COLOUR: blue, FLAG: 1 }\n  volumes: [ './a:b:/odd:ro', 'named-volume:/named', '/one' ]\n"
+            "  limits: { memory: 64m, cpus: 0.5 }\n  network: null\n")
+        r = p.run("--env", "COLOUR=red").is_(0, "success")
+        equal(r["result"].split("\n"), ["in a:b", "read-only", "root read-only", "red 1", "/named", "/one", "0", "written"])
+        check(not (p.procedure / "new").exists(), "the procedure's own directory was written to")
+        p.engine.call("DELETE", "/volumes/named-volume")
+
+
+@bound(60)
+def test_limits_are_in_force():
+    for engine in bed.ENGINES:
+        with Place(engine, "sleep 30") as p:
+            process = p.start("--memory", "64m", "--cpus", "0.5", "--pids", "33")
+            wait_until(lambda: len(p.running()) == 1, "the run", 20)
+            c = p.engine.json("GET", f"/containers/{p.running()[0]['Id']}/json")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+            host = c["HostConfig"]
+            equal((host["Memory"], host["MemorySwap"], host["NanoCpus"], host["PidsLimit"], host["ReadonlyRootfs"],
+                   host["NetworkMode"], host["Privileged"], host["AutoRemove"]),
+                  (64 << 20, 64 << 20, 500000000, 33, True, "none", False, False), engine)
+            check("no-new-privileges" in str(host["SecurityOpt"]), host["SecurityOpt"])
+            if engine == "docker":
+                equal(host["CapDrop"], ["ALL"])
+            equal(c["Config"]["User"], f"{os.getuid()}:{os.getgid()}")
+
+
+# ---- the stdio relay ----------------------------------------------------------------------------------------
+
+MANY = r"""
+read -r request
+i=0; while [ $i -lt 40 ]; do
+  printf '<<<TACTUS_BROKER>>>{"id":"r%d","method":"llm.chat","params":{"provider":"builtin","model":"slow-20","messages":[{"role":"user","content":"a b"}],"stream":true}}\n' $i >&2
+  i=$((i+1)); done
+n=0; while [ $n -lt 40 ]; do read -r line; case "$line" in *'"event":"done"'*) n=$((n+1));; *'"event":"error"'*) echo "$line"; exit 9;; esac; done
+echo all $n
+"""
+
+LONG = r"""
+read -r request
+printf '<<<TACTUS_BROKER>>>{"id":"long","method":"tool.call","params":{"name":"host.ping","pad":"' >&2
+head -c 104000000 /dev/zero | tr '\0' x >&2
+printf '","args":{}}}\n' >&2
+read -r line; echo "$line"
+"""
+
+
+@bound(90)
+def test_relay():
+    rows = Rows()
+    for engine in bed.ENGINES:
+        with Place(engine) as p:
+            with rows(f"{engine}: many in flight"):
+                (p.procedure / "run.sh").write_text(MANY)
+                equal(p.run().is_(0, "success")["result"], "all 40")
+            with rows(f"{engine}: 100 MB in one line"):
+                (p.procedure / "run.sh").write_text(LONG)
+                r = p.run().is_(0, "success")
+                equal(json.loads(r["result"]), {"id": "long", "event": "done", "data": {"result": {"ok": True, "echo": {}}}})
+    rows.close()
+
+
+@bound(60)
+def test_a_container_that_does_not_read():
+    """It blocks itself: another run goes on, and its own time-out ends it."""
+    flood = r"""
+read -r request
+printf '<<<TACTUS_BROKER>>>{"id":"f","method":"llm.chat","params":{"provider":"builtin","model":"tokens-3000000","messages":[{"role":"user","content":"x"}],"stream":true}}\n' >&2
+sleep 60
+"""
+    with Place("docker", flood) as p:
+        process = p.start("--timeout", "6")
+        wait_until(lambda: len(p.running()) == 1, "the run", 20)
+        (p.procedure / "run.sh").write_text(MANY)
+        equal(p.run().is_(0, "success")["result"], "all 40")
+        out, _ = process.communicate(timeout=30)
+        equal(json.loads(out)["status"], "timeout")
+        p.nothing_left()
+
+
+LOGS = r"""
+echo '2025-01-31 12:34:56,789 [ERROR] some.logger: it broke' >&2
+echo '  more of it' >&2
+echo '2025-01-31 12:34:56,789 [DEBUG] some.logger: unseen' >&2
+echo 'plain words' >&2
+echo out
+"""
+
+
+@bound(60)
+def test_logs():
+    with Place("docker", LOGS) as p:
+        r = p.run(json_only=False).is_(0, "success")
+        check(r.out.startswith("out\n"), r.out)
+        for words in ("ERROR some.logger: it broke", "more of it", "WARN  container.stderr: plain words"):
+            check(words in r.err, f"{words!r} is not in {r.err!r}")
+        check("unseen" not in r.err, r.err)
+        r = p.run("--env", "TACTUS_LOG_FORMAT=raw").is_(0, "success")
+        check("2025-01-31 12:34:56,789 [ERROR] some.logger: it broke\n  more of it\n" in r.err, r.err)
+
+
+@bound(60)
+def test_dry_run_and_keep():
+    with Place("docker", "exit 0") as p:
+        done = harness.run(p.argv("--dry-run", "--env", "COLOUR=blue", "--transport", "unix"), env=p.env)
+        request = json.loads(done.stdout)
+        equal((done.returncode, request["HostConfig"]["NetworkMode"], request["Cmd"]),
+              (0, "none", ["sh", "/workspace/run.sh"]), done.stderr)
+        check("COLOUR=[redacted]" in request["Env"], request["Env"])
+        p.nothing_left()
+        p.run("--keep").is_(0, "success")
+        equal([c["State"] for c in p.containers()], ["exited"])
+        for c in p.containers():
+            p.engine.call("DELETE", f"/containers/{c['Id']}?force=1&v=1")
+
+
+@bound(60)
+def test_another_user():
+    """A mounted directory of mode 0700 is usable by the caller's own uid, with all capabilities dropped."""
+    with Place("docker", "id -u; cat /workspace/x; touch /workspace/y && echo written; echo $HOME") as p:
+        (p.procedure / "x").write_text("readable\n")
+        os.chmod(p.procedure / "x", 0o600)
+        r = p.run().is_(0, "success")
+        equal(r["result"].split("\n"), ["0", "readable", "written", "/workspace"])
+        r = p.run("--user", "1001:1001", "--env", "HOME=/tmp").is_(0, "success")
+        equal(r["result"].split("\n"), ["1001", "readable", "written", "/tmp"])
