@@ -22,7 +22,7 @@ Q   := @
 SAY := @printf '  %-4s %s\n'
 endif
 
-PKGS := libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd
+PKGS := libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd libarchive
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
         -Wformat=2 -Wvla -Wundef -Wcast-qual -Wwrite-strings -Werror
@@ -60,11 +60,11 @@ CTL    := output commands
 APP    := broker worker self dev run_place runs admin
 
 IO     := driver fetch
-SPEC   := owner quantity settings volumes environment create_request workspace
-ENGINE := engine engine_find engine_place engine_image engine_container engine_network progress registry_auth attach frames
+SPEC   := owner quantity settings volumes environment create_request workspace tree ignore source_hash
+ENGINE := engine engine_find engine_place engine_image engine_container engine_network progress registry_auth attach frames tar
 RELAY  := relay event_head result container_log stderr_lines
-RUN    := outcome grants keeper shim events_tail run_prepare run_container run_sweep run_execute image_progress console
-CMD    := run run_options gc
+RUN    := outcome grants keeper shim events_tail run_prepare run_container run_sweep run_execute image_progress image_build console
+CMD    := run run_options gc image
 
 # libtactus.a: what both programs use; the other two: one program each.
 BASE_SRC   := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c)

@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {{"run", run_command}, {"gc", gc_command}};
+    } commands[] = {{"run", run_command}, {"gc", gc_command}, {"image", image_command}};
 
     log_setup(LOG_INFO, LOG_FORMAT_TEXT, NULL);
     if (argc < 2) {

@@ -8,6 +8,7 @@
 #include "commands/commands.h"
 #include "commands/run_options.h"
 #include "run/events_tail.h"
+#include "run/image_build.h"
 #include "run/image_progress.h"
 #include "run/outcome.h"
 #include "spec/workspace.h"
@@ -61,6 +62,24 @@ static enum err find_engine(struct run *r, struct error *e)
                  LOG_U64("containers", containers), LOG_U64("directories", directories));
     }
     return ERR_OK;
+}
+
+/* Builds an image whose sources are known, when they have changed. */
+static enum err refresh_image(struct run *r, struct error *e)
+{
+    const struct settings *s = &r->settings;
+    const struct image_plan plan = {
+        .image = s->image,
+        .context = s->build_context,
+        .file = s->build_file,
+        .sources = (const char *const *)s->build_sources,
+        .nsources = s->nbuild_sources,
+    };
+    bool watched = s->callback_url != NULL || r->options->events != NULL;
+
+    return s->build_context == NULL || r->options->dry_run
+               ? ERR_OK
+               : image_refresh(r->engine, &plan, watched, e);
 }
 
 static enum err find_image(struct run *r, struct error *e)
@@ -196,8 +215,8 @@ typedef enum err step_fn(struct run *r, struct error *e);
 
 static enum err all_steps(struct run *r, struct error *e)
 {
-    static step_fn *const steps[] = {find_engine, find_image,  find_network,
-                                     find_broker, run_furnish, create};
+    static step_fn *const steps[] = {find_engine, refresh_image, find_image, find_network,
+                                     find_broker, run_furnish,   create};
     enum err rc = ERR_OK;
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && rc == ERR_OK; i++) {

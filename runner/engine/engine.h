@@ -75,11 +75,12 @@ typedef void engine_progress_fn(void *ctx, const char *item, const char *status,
 enum err engine_image_pull(struct engine *engine, const char *name, engine_progress_fn *progress,
                            void *ctx, struct error *e) MUST_CHECK;
 
-/* Builds `context` (a tar archive, borrowed) as `name` with the labels (pairs "key=value"). What
- * the build says comes line by line through `progress` (item ""). */
-enum err engine_image_build(struct engine *engine, const char *name, struct span context,
-                            const char *const *labels, size_t nlabels, engine_progress_fn *progress,
-                            void *ctx, struct error *e) MUST_CHECK;
+/* Builds `context` (a tar archive, borrowed) by the Dockerfile `file` in it as `name`, with the
+ * labels (each "key=value"). What the build says comes line by line through `progress` (item "").
+ */
+enum err engine_image_build(struct engine *engine, const char *name, const char *file,
+                            struct span context, const char *const *labels, size_t nlabels,
+                            engine_progress_fn *progress, void *ctx, struct error *e) MUST_CHECK;
 
 /* ---- containers ---- */
 

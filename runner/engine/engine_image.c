@@ -180,12 +180,13 @@ static void put_labels(struct buf *b, const char *const *labels, size_t n)
     buf_put_char(b, '}');
 }
 
-enum err engine_image_build(struct engine *engine, const char *name, struct span context,
-                            const char *const *labels, size_t nlabels, engine_progress_fn *progress,
-                            void *ctx, struct error *e)
+enum err engine_image_build(struct engine *engine, const char *name, const char *file,
+                            struct span context, const char *const *labels, size_t nlabels,
+                            engine_progress_fn *progress, void *ctx, struct error *e)
 {
     char tag[ENGINE_PATH_MAX / 4];
-    char options[ENGINE_PATH_MAX / 2];
+    char dockerfile[ENGINE_PATH_MAX / 4];
+    char options[ENGINE_PATH_MAX / 4];
     char path[ENGINE_PATH_MAX];
     struct buf json;
 
@@ -199,7 +200,11 @@ enum err engine_image_build(struct engine *engine, const char *name, struct span
         rc = engine_encode(name, false, tag, sizeof(tag), e);
     }
     if (rc == ERR_OK) {
-        rc = engine_path(engine, path, e, "/build?t=%s&labels=%s&rm=1&forcerm=1", tag, options);
+        rc = engine_encode(file, false, dockerfile, sizeof(dockerfile), e);
+    }
+    if (rc == ERR_OK) {
+        rc = engine_path(engine, path, e, "/build?t=%s&dockerfile=%s&labels=%s&rm=1&forcerm=1", tag,
+                         dockerfile, options);
     }
     if (rc != ERR_OK) {
         return rc;

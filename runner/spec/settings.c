@@ -37,6 +37,9 @@ struct file_limits {
 struct file_sandbox {
     char *enabled;
     char *image;
+    char *build_context;
+    char *build_file;
+    struct conf_list build_sources;
     char *mcp_servers_path;
     struct conf_list env;
     struct conf_list volumes;
@@ -87,6 +90,9 @@ static const struct conf_map limits_map = {.keys = limits_keys,
 static const struct conf_key sandbox_keys[] = {
     SANDBOX("enabled", enabled, "null or auto, true (required), false (no container)"),
     SANDBOX("image", image, "tactus-sandbox:local"),
+    SANDBOX("build_context", build_context, "the image is built from here when it is stale"),
+    SANDBOX("build_file", build_file, "Dockerfile"),
+    SANDBOX_LIST("build_sources", CONF_LIST_OF_STRING, build_sources, "what counts; the context"),
     SANDBOX("mcp_servers_path", mcp_servers_path, "~/.tactus/mcp-servers: at /mcp-servers"),
     SANDBOX_LIST("env", CONF_MAP_OF_STRING, env, "variables of the container"),
     SANDBOX_LIST("volumes", CONF_LIST_OF_STRING, volumes, "HOST:CONTAINER[:MODE]"),
@@ -363,6 +369,12 @@ static void free_texts(char ***list, size_t *n)
     *n = 0;
 }
 
+static const char *add_source(struct settings *s, void *field, const char *value)
+{
+    (void)field;
+    return add_text(&s->build_sources, &s->nbuild_sources, value);
+}
+
 /* The first that is named replaces "all". */
 static const char *add_model(struct settings *s, void *field, const char *value)
 {
@@ -401,6 +413,8 @@ struct setting {
 static const struct setting table[] = {
     {"enabled", "enabled", apply_enabled, 0, FILE_AT(enabled)},
     {"image", "image", apply_text, IN(image), FILE_AT(image)},
+    {NULL, "build_context", apply_path, IN(build_context), FILE_AT(build_context)},
+    {"build-file", "build_file", apply_text, IN(build_file), FILE_AT(build_file)},
     {"mcp-servers-path", "mcp_servers_path", apply_path, IN(mcp_servers_path),
      FILE_AT(mcp_servers_path)},
     {"mount-current-dir", "mount_current_dir", apply_bool, IN(mount_current_dir),
@@ -512,6 +526,9 @@ static enum err take_file(struct settings *s, const struct file_sandbox *f,
         rc = take_list(s, &f->volumes, add_volume, f, "volumes", doc, e);
     }
     if (rc == ERR_OK) {
+        rc = take_list(s, &f->build_sources, add_source, f, "build_sources", doc, e);
+    }
+    if (rc == ERR_OK) {
         rc = take_list(s, &f->models, add_model, f, "models", doc, e);
     }
     return rc == ERR_OK ? take_list(s, &f->tools, add_tool, f, "tools", doc, e) : rc;
@@ -574,6 +591,7 @@ enum err settings_init(struct settings *s, struct error *e)
 {
     static const char *const defaults[][2] = {
         {"image", "tactus-sandbox:local"},
+        {"build-file", "Dockerfile"},
         {"mcp-servers-path", "~/.tactus/mcp-servers"},
         {"broker-host", "host.docker.internal"},
         {"memory", "2g"},
@@ -596,10 +614,10 @@ enum err settings_init(struct settings *s, struct error *e)
 
 void settings_fini(struct settings *s)
 {
-    char *const texts[] = {s->image,       s->mcp_servers_path, s->network,
-                           s->broker_host, s->broker_bind_host, s->cert_file,
-                           s->key_file,    s->memory_text,      s->user,
-                           s->working_dir, s->callback_url};
+    char *const texts[] = {
+        s->image,        s->mcp_servers_path, s->network,     s->broker_host, s->broker_bind_host,
+        s->cert_file,    s->key_file,         s->memory_text, s->user,        s->working_dir,
+        s->callback_url, s->build_context,    s->build_file};
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(texts[i]);
@@ -612,6 +630,7 @@ void settings_fini(struct settings *s)
         free(s->env[i].value);
     }
     free(s->env);
+    free_texts(&s->build_sources, &s->nbuild_sources);
     free_texts(&s->volumes, &s->nvolumes);
     free_texts(&s->allow_env, &s->nallow_env);
     free_texts(&s->models, &s->nmodels);

@@ -23,7 +23,11 @@ struct env_entry {
 
 struct settings {
     enum sandbox_enabled enabled;
-    char *image;            /* "tactus-sandbox:local" */
+    char *image;          /* "tactus-sandbox:local" */
+    char *build_context;  /* NULL: the image is not built here */
+    char *build_file;     /* "Dockerfile" */
+    char **build_sources; /* none: the context */
+    size_t nbuild_sources;
     char *mcp_servers_path; /* "~/.tactus/mcp-servers", expanded */
     struct env_entry *env;
     size_t nenv;

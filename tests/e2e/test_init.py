@@ -647,7 +647,7 @@ def test_bare_surroundings():
     root = h.TEMPORARY / "root"
     root.mkdir()
     script = """
-mount -t tmpfs -o mode=755 none "$1" && cp "$2" "$1/tactus-init" && mount -o remount,ro "$1" || exit 99
+mount -t tmpfs -o mode=755 none "$1" && cp "$2" "$1/tactus-init" && mount -o remount,bind,ro "$1" || exit 99
 root=$1
 shift 2
 exec chroot $USER_OPTIONS "$root" "$@"
@@ -663,7 +663,7 @@ exec chroot $USER_OPTIONS "$root" "$@"
     ):
         with rows(" ".join(args)):
             result = h.run([*NAMESPACE, "--mount", "sh", "-c", script, "sh", root, INIT, *args],
-                           env={"PATH": os.environ["PATH"], "USER_OPTIONS": user})
+                           env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "USER_OPTIONS": user})
             equal((result.returncode, result.stdout[:len(out)], result.stderr), (code, out, err))
     rows.close()
 

@@ -20,6 +20,11 @@ check_tree() {
         for (i in order) {
             rank[order[i]] = ranks[i]
         }
+        split("spec io engine relay run commands", runner_order, " ")
+        split("1 1 2 2 3 4", runner_ranks, " ")
+        for (i in runner_order) {
+            runner_rank[runner_order[i]] = runner_ranks[i]
+        }
         # The command-line client stands apart from the server.
         may["ctl"] = "^(base|net)/"
         # header -> the files that may see it
@@ -27,6 +32,7 @@ check_tree() {
         third["^openssl/"] = "^broker/(net/|gate/secret\\.c$)"
         third["^curl/"] = "^broker/net/http_client[a-z_]*\\.[ch]$"
         third["^microhttpd\\.h$"] = "^broker/http/httpd[a-z_]*\\.[ch]$"
+        third["^archive(_entry)?\\.h$"] = "^runner/engine/tar\\.c$"
         third["^yaml\\.h$"] = "^broker/base/conf[a-z_]*\\.c$"
         third["^(cjson/)?cJSON\\.h$"] = "^broker/(base/json\\.c$|(llm|tools|events|app|ctl)/|[a-z_]+\\.c$)"
     }
@@ -51,6 +57,21 @@ check_tree() {
         }
         if ($3 ~ /_private\.h$/ && $1 !~ ("^(broker|runner)/" target "/")) {
             finding("private to its room")
+        }
+        if ($1 ~ /^runner\/[a-z]+\//) {
+            own = room(substr($1, 8))
+            if (own == "init") { # a static program of its own
+                if (target != "" && target !~ /^(sys|linux)$/ && $3 !~ /^(tactus|init)\//) {
+                    finding("init stands alone")
+                }
+            } else if (!(own in runner_rank)) {
+                finding("room " own " of the runner has no rank in tests/lint/layers.sh")
+            } else if ((target in runner_rank) && target != own &&
+                       runner_rank[target] >= runner_rank[own]) {
+                finding(own " stands below or beside " target)
+            } else if (own == "spec" && target == "net" && $3 !~ /sha256/) {
+                finding("spec decides and talks to nobody")
+            }
         }
         if ($1 !~ /^broker\/[a-z]+\//) {
             next # the programs join all rooms
@@ -98,6 +119,13 @@ self_test() {
     echo '#include "app/broker.h"' | sample good broker/broker_main.c
     echo '#include "base/err.h"' | sample bad include/tactus/x.h
     echo '#include "gate/grant.h"' | sample bad runner/x.c
+    echo '#include "engine/engine.h"' | sample bad runner/spec/x.c
+    echo '#include "engine/engine.h"' | sample bad runner/relay/x.c
+    echo '#include "net/loop.h"' | sample bad runner/spec/x.c
+    echo '#include "base/err.h"' | sample bad runner/init/x.c
+    echo '#include <archive.h>' | sample bad runner/spec/x.c
+    echo '#include "engine/engine.h"' | sample good runner/run/x.c
+    echo '#include <archive.h>' | sample good runner/engine/tar.c
     echo '#include "base/err.h"' | sample bad broker/newroom/x.c
     echo '#include <uv.h>' | sample bad broker/wire/x.c
     echo '#include <uv.h>' | sample bad broker/broker_main.c
