@@ -19,7 +19,6 @@
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -528,28 +527,6 @@ static enum err tls_trust(SSL_CTX *ctx, const struct client_options *options, st
         return rc;
     }
     return ERR_OK;
-}
-
-/* Whom the certificate must name. An address is not sent as a server name (RFC 6066). */
-static bool tls_expect_host(SSL *ssl, const char *host)
-{
-    X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
-    char name[CLIENT_HOST_SIZE];
-    struct in_addr v4;
-    size_t n = strcspn(host, "%");
-    bool v6 = strchr(host, ':') != NULL;
-
-    memcpy(name, host, n);
-    name[n] = '\0';
-    if (v6 || inet_pton(AF_INET, name, &v4) == 1) {
-        return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
-    }
-    if (n > 1 && name[n - 1] == '.') {
-        name[n - 1] = '\0'; /* the root's dot is in no certificate */
-    }
-    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return X509_VERIFY_PARAM_set1_host(param, name, 0) == 1 &&
-           SSL_set_tlsext_host_name(ssl, name) == 1;
 }
 
 static enum err tls_handshake(struct client *c, uint64_t deadline, struct error *e)

@@ -8,10 +8,8 @@
 #include "base/log.h"
 #include "net/stream_private.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <stdlib.h>
 
 #define CIPHER_MAX (64u * 1024u) /* ciphertext waiting, above which no more is made */
@@ -254,16 +252,9 @@ const struct stream_ops stream_tls_ops = {
 /* As the client: the handshake begins with us, and the certificate must be the host's. */
 static bool expect_host(SSL *ssl, const char *host)
 {
-    struct in6_addr address;
-    bool literal =
-        inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
-
     SSL_set_connect_state(ssl);
     SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
-    if (literal) {
-        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
-    }
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+    return tls_expect_host(ssl, host);
 }
 
 enum err stream_tls_new(struct stream *s, const struct stream_options *options, struct error *e)

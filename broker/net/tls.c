@@ -1,10 +1,14 @@
 /* TLS contexts: files in, SSL_CTX out, with errors that name the file. */
 #include "net/tls.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <stdbool.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
+#include <string.h>
+
+#define HOST_SIZE 254 /* a DNS name and the NUL */
 
 void tls_error_text(char *out, size_t size)
 {
@@ -118,4 +122,29 @@ enum err tls_client_new(const char *ca_file, const char *cert_file, const char *
 void tls_server_free(SSL_CTX *ctx)
 {
     SSL_CTX_free(ctx);
+}
+
+/* An address is not sent as a server name (RFC 6066). */
+bool tls_expect_host(SSL *ssl, const char *host)
+{
+    X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+    char name[HOST_SIZE];
+    struct in_addr v4;
+    size_t n = strcspn(host, "%");
+    bool v6 = strchr(host, ':') != NULL;
+
+    if (n >= sizeof(name)) {
+        return false;
+    }
+    memcpy(name, host, n);
+    name[n] = '\0';
+    if (v6 || inet_pton(AF_INET, name, &v4) == 1) {
+        return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
+    }
+    if (n > 1 && name[n - 1] == '.') {
+        name[n - 1] = '\0'; /* the root's dot is in no certificate */
+    }
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return X509_VERIFY_PARAM_set1_host(param, name, 0) == 1 &&
+           SSL_set_tlsext_host_name(ssl, name) == 1;
 }

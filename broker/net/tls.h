@@ -10,9 +10,11 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct ssl_ctx_st SSL_CTX;
+typedef struct ssl_st SSL;
 
 /*
  * `client_ca` NULL: clients need no certificate; else one that this CA signed is required.
@@ -27,6 +29,10 @@ void tls_server_free(SSL_CTX *ctx);
  * above. Freed with tls_server_free. */
 enum err tls_client_new(const char *ca_file, const char *cert_file, const char *key_file,
                         SSL_CTX **out, struct error *e) MUST_CHECK;
+
+/* For a client's `ssl`, before its handshake: the certificate must be that of `host`, a name or a
+ * literal address; a name is told to the server too. False: out of memory, or no name. */
+bool tls_expect_host(SSL *ssl, const char *host);
 
 /* Appends the text of OpenSSL's oldest queued error of this thread, and empties the queue. */
 void tls_error_text(char *out, size_t size);

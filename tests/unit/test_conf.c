@@ -50,7 +50,7 @@ static const struct conf_key ITEM_KEYS[] = {
     {CONF_FIELD("words", struct item, words), .type = CONF_LIST_OF_STRING, .max = 3},
     {CONF_FIELD("keys", struct item, keys), .type = CONF_LIST_OF_SECRET, .min = 1, .max = 2},
 };
-static const struct conf_map ITEM = {ITEM_KEYS, 3, sizeof(struct item)};
+static const struct conf_map ITEM = {ITEM_KEYS, 3, sizeof(struct item), false};
 
 static const struct conf_key PART_KEYS[] = {
     {CONF_FIELD("big", struct part, big), .type = CONF_UINT, .max = UINT64_MAX, .fallback = "7"},
@@ -60,7 +60,7 @@ static const struct conf_key PART_KEYS[] = {
      .fallback = "1.5"},
     {CONF_FIELD("pause", struct part, pause), .type = CONF_DURATION, .max = UINT32_MAX},
 };
-static const struct conf_map PART = {PART_KEYS, 4, sizeof(struct part)};
+static const struct conf_map PART = {PART_KEYS, 4, sizeof(struct part), false};
 
 static const struct conf_key WHOLE_KEYS[] = {
     {CONF_FIELD("count", struct whole, count), .type = CONF_UINT, .min = 1, .max = 256,
@@ -75,7 +75,7 @@ static const struct conf_key WHOLE_KEYS[] = {
     {CONF_FIELD("items", struct whole, items), .type = CONF_LIST_OF_MAP, .map = &ITEM, .max = 4},
     {CONF_FIELD("part", struct whole, part), .type = CONF_MAP, .map = &PART},
 };
-static const struct conf_map WHOLE = {WHOLE_KEYS, 9, sizeof(struct whole)};
+static const struct conf_map WHOLE = {WHOLE_KEYS, 9, sizeof(struct whole), false};
 
 static struct whole w;
 static struct conf_doc *doc;
