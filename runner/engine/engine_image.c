@@ -108,18 +108,19 @@ enum err engine_image_inspect(struct engine *engine, const char *name, struct en
 /* ---- long operations ---- */
 
 /* A POST whose 200 is a stream of progress objects, the failure one of them. */
-static enum err follow(struct engine *engine, struct fetch_request *request, const char *what,
+static enum err follow(struct engine *engine, const struct fetch_request *asked, const char *what,
                        engine_progress_fn *progress, void *ctx, struct error *e)
 {
     struct progress p;
     struct fetch_answer answer;
+    struct fetch_request request = *asked;
 
     progress_init(&p, progress, ctx);
-    request->method = "POST";
-    request->total_ms = UINT32_MAX;
-    request->on_bytes = progress_feed;
-    request->ctx = &p;
-    enum err rc = engine_call(engine, request, &answer, e);
+    request.method = "POST";
+    request.total_ms = UINT32_MAX;
+    request.on_bytes = progress_feed;
+    request.ctx = &p;
+    enum err rc = engine_call(engine, &request, &answer, e);
     if (rc == ERR_OK) {
         rc = engine_expect(&answer, what, 200, 0, e);
     }

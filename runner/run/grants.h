@@ -68,7 +68,7 @@ enum err grants_renew(struct grants *g, const char *id, uint32_t ttl_ms, const c
 
 /* The same without waiting; its answer is dropped. Ends an earlier one that still runs. */
 void grants_renew_later(struct grants *g, const char *id, uint32_t ttl_ms,
-                        struct fetch_call **call);
+                        struct fetch_call **renewal);
 
 /* ERR_OK too when there is no such grant any more. */
 enum err grants_delete(struct grants *g, const char *id, struct error *e) MUST_CHECK;

@@ -173,8 +173,8 @@ static bool find_dev_source(const struct run *r, char out[PATH_MAX])
         int n = snprintf(out, PATH_MAX, "%s/tactus", named);
         return n > 0 && n < PATH_MAX && is_directory(out);
     }
-    memcpy(starts[0], r->directory, sizeof(starts[0]));
-    memcpy(starts[1], getcwd(here, sizeof(here)) == NULL ? "" : here, sizeof(starts[1]));
+    snprintf(starts[0], sizeof(starts[0]), "%s", r->directory);
+    snprintf(starts[1], sizeof(starts[1]), "%s", getcwd(here, sizeof(here)) == NULL ? "" : here);
     for (size_t i = 0; i < 2; i++) {
         char *slash = starts[i] + strlen(starts[i]);
         while (slash != NULL) {
