@@ -58,7 +58,7 @@ static bool may_be_start(struct span line)
         s = span_after(s, 1);
     }
     size_t n = s.n < start_marker.n ? s.n : start_marker.n;
-    return line.n < MARKER_LINE_MAX && memcmp(s.p, start_marker.p, n) == 0 &&
+    return line.n < MARKER_LINE_MAX && span_eq(span_of(s.p, n), span_of(start_marker.p, n)) &&
            strip(span_after(s, n)).n == 0;
 }
 
@@ -121,6 +121,14 @@ static void on_block_line(struct result *r, size_t line)
     }
 }
 
+/* Where the block's last line begins, whether it has its end or not. */
+static size_t last_line(const struct result *r)
+{
+    const char *before = r->block.len < 2 ? NULL : memrchr(r->block.p, '\n', r->block.len - 1);
+
+    return before == NULL ? 0 : (size_t)(before - r->block.p) + 1;
+}
+
 /* Takes the rest of a line into the block. */
 static struct span feed_block(struct result *r, struct span in)
 {
@@ -136,8 +144,7 @@ static struct span feed_block(struct result *r, struct span in)
     }
     buf_put(&r->block, in.p, n);
     if (newline != NULL) {
-        const char *before = r->block.len < 2 ? NULL : memrchr(r->block.p, '\n', r->block.len - 1);
-        on_block_line(r, before == NULL ? 0 : (size_t)(before - r->block.p) + 1);
+        on_block_line(r, last_line(r));
     }
     return span_after(in, n);
 }
@@ -255,9 +262,8 @@ void result_end(struct result *r)
 {
     struct buf last;
 
-    if (r->state == IN_BLOCK && !r->has_found && r->block.len > 0 &&
-        r->block.p[r->block.len - 1] != '\n') {
-        (void)feed_block(r, SPAN("\n")); /* an end marker without its line end */
+    if (r->state == IN_BLOCK && r->block.p[r->block.len - 1] != '\n') {
+        on_block_line(r, last_line(r)); /* an end marker without its line end */
     }
     last = r->state == IN_BLOCK ? r->block : r->line;
     if (!r->has_found) {
