@@ -155,6 +155,11 @@ void console_stderr(struct console *c, struct span bytes)
     stderr_lines_feed(&c->lines, bytes);
 }
 
+void console_quiet(struct console *c)
+{
+    container_log_flush(&c->log);
+}
+
 void console_end(struct console *c)
 {
     result_end(&c->result);

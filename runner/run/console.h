@@ -26,6 +26,8 @@ void console_free(struct console *c);
 /* Pieces as they come, cut anywhere. */
 void console_stdout(struct console *c, struct span bytes);
 void console_stderr(struct console *c, struct span bytes);
+/* Nothing came for a while: a log record that might still be continued is given. */
+void console_quiet(struct console *c);
 /* Both are over: what is held goes out; all of stdout is searched once more when no result came. */
 void console_end(struct console *c);
 

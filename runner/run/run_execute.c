@@ -20,6 +20,7 @@
 #define STOP_GRACE_MS  5000u  /* from TERM to KILL */
 #define EXIT_MS        20000u /* from KILL to the engine's word that it ended */
 #define DRAIN_MS       5000u  /* from the exit to the end of its output */
+#define QUIET_MS       200u   /* after the last log line, until it counts as complete */
 #define FLUSH_MS       10u
 #define FLUSH_TRIES    100
 
@@ -29,6 +30,7 @@ struct execution {
     struct engine_exit *exit;
     struct relay *relay;
     struct console *console;
+    struct loop_deadline quiet; /* no log line came for a while */
     bool output_over;
     bool input_ended;
 };
@@ -38,11 +40,13 @@ struct execution {
 static void on_output(void *ctx, int stream, const char *p, size_t n)
 {
     struct execution *x = ctx;
+    struct loop *loop = x->run->driver.loop;
 
     if (stream == 1) {
         console_stdout(x->console, span_of(p, n));
     } else {
         console_stderr(x->console, span_of(p, n));
+        (void)!loop_deadline_set(loop, &x->quiet, loop_now(loop) + QUIET_MS);
     }
     /* After its result nothing is asked any more; some programs wait for the end of their stdin. */
     if (!x->input_ended && console_result(x->console).p != NULL) {
@@ -52,6 +56,13 @@ static void on_output(void *ctx, int stream, const char *p, size_t n)
     if (x->relay != NULL && relay_congested(x->relay)) {
         attach_pause(x->attach);
     }
+}
+
+static void on_quiet(void *ctx)
+{
+    struct execution *x = ctx;
+
+    console_quiet(x->console);
 }
 
 static void on_input_drain(void *ctx)
@@ -287,6 +298,8 @@ enum err run_execute(struct run *r, struct buf *document, int *code, struct erro
 {
     struct execution x = {.run = r};
     struct run_facts facts = {.end = RUN_EXITED};
+
+    loop_deadline_init(&x.quiet, on_quiet, &x);
     enum err rc = start(&x, e);
 
     if (rc == ERR_OK) {
@@ -296,6 +309,7 @@ enum err run_execute(struct run *r, struct buf *document, int *code, struct erro
         drain_output(&x);
         rc = judge(&x, &facts, document, code, e);
     }
+    loop_deadline_clear(r->driver.loop, &x.quiet);
     attach_close(x.attach);
     engine_exit_end(x.exit);
     console_free(x.console);

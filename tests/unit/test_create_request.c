@@ -16,44 +16,45 @@ static char volume[] = "cache";
 static char name[] = "A";
 static char value[] = "x\"y";
 
+static const char *const entrypoint[] = {"/.tactus/tactus-init", "--"};
+static const char *const command[] = {"sh", "-c", "echo \"\xc3\xa9\""};
+static const struct label labels[] = {{"tactus.run", "0badcafe"}};
+static const struct env_entry env[] = {{name, value}};
+static const struct mount mounts[] = {
+    {.kind = MOUNT_BIND, .source = source, .target = target, .read_only = true},
+    {.kind = MOUNT_VOLUME, .source = volume, .target = target},
+    {.kind = MOUNT_VOLUME, .target = target},
+    {.kind = MOUNT_BIND, .source = source, .target = target, .z = true},
+};
+static const struct create_request whole = {
+    .image = "registry:5000/x@sha256:00",
+    .entrypoint = entrypoint,
+    .nentrypoint = 2,
+    .command = command,
+    .ncommand = 3,
+    .env = env,
+    .nenv = 1,
+    .user = "1000:1000",
+    .working_dir = "/workspace",
+    .labels = labels,
+    .nlabels = 1,
+    .mounts = mounts,
+    .nmounts = 4,
+    .network = "tactus",
+    .host_gateway = "172.18.0.1",
+    .memory = 1048576,
+    .nano_cpus = 500000000,
+    .pids = 64,
+    .read_only_root = true,
+};
+
 static void test_whole(void **state)
 {
-    static const char *const entrypoint[] = {"/.tactus/tactus-init", "--"};
-    static const char *const command[] = {"sh", "-c", "echo \"\xc3\xa9\""};
-    static const struct label labels[] = {{"tactus.run", "0badcafe"}};
-    const struct env_entry env[] = {{name, value}};
-    const struct mount mounts[] = {
-        {.kind = MOUNT_BIND, .source = source, .target = target, .read_only = true},
-        {.kind = MOUNT_VOLUME, .source = volume, .target = target},
-        {.kind = MOUNT_VOLUME, .target = target},
-        {.kind = MOUNT_BIND, .source = source, .target = target, .z = true},
-    };
-    const struct create_request r = {
-        .image = "registry:5000/x@sha256:00",
-        .entrypoint = entrypoint,
-        .nentrypoint = 2,
-        .command = command,
-        .ncommand = 3,
-        .env = env,
-        .nenv = 1,
-        .user = "1000:1000",
-        .working_dir = "/workspace",
-        .labels = labels,
-        .nlabels = 1,
-        .mounts = mounts,
-        .nmounts = 4,
-        .network = "tactus",
-        .host_gateway = "172.18.0.1",
-        .memory = 1048576,
-        .nano_cpus = 500000000,
-        .pids = 64,
-        .read_only_root = true,
-    };
     struct buf out;
 
     (void)state;
     buf_init(&out, 65536);
-    create_request_put(&r, false, &out);
+    create_request_put(&whole, false, &out);
     assert_string_equal(
         buf_cstr(&out),
         "{\"OpenStdin\":true,\"StdinOnce\":true,\"AttachStdin\":true,\"AttachStdout\":true,"
@@ -75,7 +76,7 @@ static void test_whole(void **state)
         "{\"Type\":\"volume\",\"Target\":\"/w\",\"ReadOnly\":false}],"
         "\"Binds\":[\"/host/a:b:/w:rw,z\"]}}");
     buf_clear(&out);
-    create_request_put(&r, true, &out);
+    create_request_put(&whole, true, &out);
     assert_null(strstr(buf_cstr(&out), "x\\\"y"));
     assert_non_null(strstr(buf_cstr(&out), "\"Env\":[\"A=[redacted]\"]"));
     buf_fini(&out);
