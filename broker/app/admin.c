@@ -470,8 +470,9 @@ void admin_free(struct admin *a)
     }
     for (size_t i = 0; i < a->ndoors; i++) {
         listener_stop(a->doors[i].listener);
-        if (a->doors[i].config->kind == LISTENER_UNIX) {
-            (void)unlink(a->doors[i].config->path);
+        const struct listener_config *l = a->doors[i].config;
+        if (l != NULL && l->kind == LISTENER_UNIX) {
+            (void)unlink(l->path);
         }
     }
     httpd_free(a->httpd);

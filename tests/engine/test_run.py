@@ -291,7 +291,7 @@ def test_interrupted_on_podman():
     interrupted("podman")
 
 
-@bound(60)
+@bound(60, alone=True)  # another run's start would clean up too
 def test_runner_and_keeper_killed():
     """Nobody is there to clean up: the container ends by its heartbeat, the next gc removes the rest."""
     with Place("docker", "trap '' TERM; while :; do sleep 0.1; done") as p:
@@ -304,8 +304,9 @@ def test_runner_and_keeper_killed():
         wait_until(lambda: not p.running(), "the container to end by its heartbeat", 20)
         equal(len(p.containers()), 1)
         done = harness.run([harness.BUILD / "tactus-runner", "gc", "--json", "--engine", p.engine.address], env=p.env)
-        equal((done.returncode, json.loads(done.stdout)), (0, {"containers": 1, "directories": 2}), done.stderr)
-        equal((p.containers(), list(p.tmp.iterdir())), ([], []))
+        equal((done.returncode, json.loads(done.stdout)["directories"]), (0, 2), done.stderr)
+        # Another run's start may be removing it at the same time: that is as good.
+        wait_until(lambda: not p.containers() and not list(p.tmp.iterdir()), "nothing to be left", 10)
 
 
 # ---- nothing secret inside ----------------------------------------------------------------------------------
@@ -358,10 +359,11 @@ def test_secret_by_value():
         config = harness.configuration(fake, admin={"listen": [f"unix://{p.directory}/admin.sock"]})
         with harness.Broker(config):
             p.env["TACTUS_BROKER_ADMIN"] = f"unix://{p.directory}/admin.sock"
-            r = p.run("--env", f"HARMLESS={KEY}", "--env", "OTHER=x").is_(0, "success")
+            # By name: another test looks for the key in every command line.
+            r = p.run("--env", "HARMLESS", "--env", "OTHER=x", env={"HARMLESS": KEY}).is_(0, "success")
             check("HARMLESS" not in r["result"] and "OTHER=x" in r["result"], r["result"])
             check("HARMLESS" in r.err and KEY not in r.err, r.err)
-            r = p.run("--env", f"HARMLESS={KEY}", "--allow-env", "HARMLESS").is_(0, "success")
+            r = p.run("--env", "HARMLESS", "--allow-env", "HARMLESS", env={"HARMLESS": KEY}).is_(0, "success")
             check(f"HARMLESS={KEY}" in r["result"], r["result"])
 
 
