@@ -380,9 +380,15 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct stream *s = poll->data;
 
-    if (status < 0) {
+    if (status < 0 && !s->input_first) {
         die(s, ERR_CLOSED);
         return;
+    }
+    if (status < 0) { /* the poll handle has stopped; what came before can still be read */
+        s->armed = 0;
+        s->blocked = false;
+        drop_output(s);
+        events = UV_READABLE;
     }
     if ((events & UV_WRITABLE) != 0) {
         s->blocked = false;

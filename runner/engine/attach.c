@@ -33,7 +33,9 @@ struct attach {
     bool closed;    /* attach_close was called in it */
     enum err rc;
     struct error error;
-    struct buf head;
+    struct buf head; /* then: what came with it of the streams, `held` bytes in */
+    size_t held;
+    struct loop_task begin; /* gives them once engine_attach has returned */
     struct frames frames;
 };
 
@@ -137,10 +139,20 @@ static void on_head(struct attach *a, struct span in)
     }
     a->state = ATTACH_OPEN;
     a->ready = true;
-    if (rest.n > 0) {
-        give_frames(a, rest);
-    } else {
-        buf_fini(&a->head);
+    a->held = n;
+    stream_pause(a->stream); /* until on_begin */
+}
+
+static void on_begin(void *ctx)
+{
+    struct attach *a = ctx;
+    struct span rest = span_after(buf_span(&a->head), a->held);
+
+    if (a->stream != NULL) {
+        stream_resume(a->stream);
+    }
+    if (a->state == ATTACH_OPEN) {
+        give_frames(a, rest); /* may close */
     }
 }
 
@@ -299,6 +311,7 @@ enum err engine_attach(struct engine *engine, const char *id, const struct attac
     a->ctx = ctx;
     buf_init(&a->head, HEAD_MAX + LOOP_READ_SIZE);
     frames_init(&a->frames);
+    loop_task_init(&a->begin, on_begin, a);
     enum err rc = dial(a, e);
     if (rc == ERR_OK) {
         rc = ask(a, id, e);
@@ -318,6 +331,7 @@ enum err engine_attach(struct engine *engine, const char *id, const struct attac
         attach_close(a);
         return rc;
     }
+    loop_defer(d->loop, &a->begin);
     *out = a;
     return ERR_OK;
 }
@@ -331,6 +345,7 @@ void attach_close(struct attach *a)
         a->closed = true;
         return;
     }
+    loop_task_cancel(&a->begin);
     stream_close(a->stream);
     tls_server_free(a->tls);
     buf_fini(&a->head);

@@ -506,6 +506,92 @@ static void test_deadline_without_memory(void **state)
     bed_close(&b);
 }
 
+/* ---- input first, and the end of output alone ---- */
+
+static bool near_over(void *ctx)
+{
+    const struct near *s = ctx;
+
+    return s->eofs > 0 || s->closed > 0;
+}
+
+/* The peer leaves while we have much to say: its last words come all the same. */
+static void check_input_first(enum net_kind kind, bool paused)
+{
+    struct bed b;
+
+    bed_open(&b, kind, &(struct stream_options){.input_first = true}, NULL);
+    b.far.read_size = 0;
+    if (paused) {
+        stream_pause(b.near.stream);
+    }
+    near_fill(&b.near, BED_CAP / 2);
+    far_say(&b.far, "last words");
+    assert_true(net_until(&b.net, far_sent, &b.far));
+    far_hang_up(&b.far, false);
+    net_settle(&b.net);
+    if (paused) {
+        assert_int_equal(b.near.eofs + b.near.closed + b.near.n, 0);
+        stream_resume(b.near.stream);
+    }
+    assert_true(net_until(&b.net, near_over, &b.near));
+    assert_string_equal(b.near.in, "last words");
+    if (b.near.stream != NULL) {
+        struct span piece = SPAN("x");
+        (void)!stream_write(b.near.stream, &piece, 1);
+        net_settle(&b.net);
+    }
+    if (b.near.stream != NULL) {
+        near_close(&b.near);
+    }
+    bed_close(&b);
+}
+
+static void test_input_first(void **state)
+{
+    (void)state;
+    check_input_first(NET_UNIX, false);
+    check_input_first(NET_UNIX, true);
+    /* TCP answers our unread output with a reset, which may overtake what it sent. */
+}
+
+/* The peer sees the end of what we say and goes on. */
+static void check_end_output(enum net_kind kind, SSL_CTX *server, SSL_CTX *client)
+{
+    struct bed b;
+    struct span piece = SPAN("x");
+
+    bed_open(&b, kind, &(struct stream_options){.tls = server, .input_first = true}, client);
+    b.near.on_data = echo;
+    far_say(&b.far, "once");
+    b.want = 4;
+    assert_true(net_until(&b.net, bed_far_has_all, &b));
+    b.near.on_data = NULL;
+    near_fill(&b.near, 200000);
+    stream_end_output(b.near.stream);
+    assert_int_equal(stream_write(b.near.stream, &piece, 1), ERR_CLOSED);
+    assert_true(net_until(&b.net, far_ended, &b.far));
+    assert_int_equal(b.far.n, 200004);
+    if (server == NULL) {
+        far_say(&b.far, " more");
+        assert_true(net_until(&b.net, far_sent, &b.far));
+        net_settle(&b.net);
+        assert_string_equal(b.near.in, "once more");
+    }
+    assert_int_equal(b.near.closed, 0);
+    near_close(&b.near);
+    bed_close(&b);
+}
+
+static void test_end_output(void **state)
+{
+    struct tls_pair *tls = *state;
+
+    check_end_output(NET_UNIX, NULL, NULL);
+    check_end_output(NET_TCP, NULL, NULL);
+    check_end_output(NET_TCP, tls->server, tls->client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +614,8 @@ int main(void)
         cmocka_unit_test(test_new_fails),
         cmocka_unit_test(test_write_without_memory),
         cmocka_unit_test(test_deadline_without_memory),
+        cmocka_unit_test(test_input_first),
+        cmocka_unit_test(test_end_output),
     };
 
     return cmocka_run_group_tests(tests, tls_pair_setup, tls_pair_teardown);
