@@ -17,6 +17,8 @@ import sys
 import tarfile
 import time
 
+import harness
+
 ENGINES = os.environ.get("TACTUS_ENGINES", "docker podman").split()
 PYTHON = "/usr/bin/python3"
 BUSYBOX = "tactus-test/busybox:latest"
@@ -158,6 +160,11 @@ def urlquote(text: str) -> str:
     return "".join(c if c.isalnum() else f"%{ord(c):02X}" for c in text)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
 # ---- the engines --------------------------------------------------------------------------------------------
 
 
@@ -169,6 +176,7 @@ class Bed:
         self.faults: dict[str, str] = {}
 
     def start(self) -> None:
+        harness.TEMPORARY = self.directory
         for name in ENGINES:
             try:
                 getattr(self, f"start_{name}")(self.directory / name)
@@ -210,8 +218,14 @@ class Bed:
         self.bridge = bridge
         subprocess.run(["ip", "addr", "add", SUBNET, "dev", bridge], check=True)
         subprocess.run(["ip", "link", "set", bridge, "up"], check=True)
-        self.run("docker", ["dockerd", "--data-root", home / "data", "--exec-root", home / "exec", "--pidfile",
-                            home / "pid", "-H", f"unix://{home}/docker.sock", "--storage-driver=overlay2",
+        certs = harness.certificates("engine-certs")
+        for name, source in (("ca.pem", "ca.pem"), ("cert.pem", "client.pem"), ("key.pem", "client.key")):
+            shutil.copy(certs / source, home / name)  # as DOCKER_CERT_PATH has them
+        self.docker_home, self.docker_tcp = home, f"tcp://127.0.0.1:{free_port()}"
+        self.run("docker", ["dockerd", "-H", self.docker_tcp, "--tlsverify", "--tlscacert", certs / "ca.pem",
+                            "--tlscert", certs / "server.pem", "--tlskey", certs / "server.key", "--data-root", home / "data", "--exec-root", home / "exec", "--pidfile",
+                            home / "pid", "-H", f"unix://{home}/docker.sock", "--storage-driver=overlay2", "--containerd-namespace", bridge, "--containerd-plugins-namespace",
+                            f"{bridge}-plugins",
                             "--bridge", bridge], home / "docker.sock")
 
     def start_podman(self, home: pathlib.Path) -> None:

@@ -603,6 +603,82 @@ def test_dry_run_and_keep():
 
 
 @bound(60)
+def test_what_is_mounted():
+    script = ("ls /workspace; cat /mcp-servers/m /app/tactus/__init__.py; touch /mcp-servers/x || touch /app/tactus/x || echo read-only; "
+              "echo $TACTUS_CALLBACK_URL")
+    rows = Rows()
+    with Place("docker", script) as p:
+        (p.directory / ".tactus" / "mcp-servers").mkdir(parents=True)
+        (p.directory / ".tactus" / "mcp-servers" / "m").write_text("mcp\n")
+        (p.directory / "checkout" / "tactus").mkdir(parents=True)
+        (p.directory / "checkout" / "tactus" / "__init__.py").write_text("# tactus\n")
+        with rows("servers, source, callback"):
+            r = p.run("--dev", "--callback-url", "http://x:1/cb", env={"TACTUS_DEV_PATH": str(p.directory / "checkout")})
+            equal(r.is_(0, "success")["result"].split("\n"),
+                  ["job.tac", "run.sh", "mcp", "# tactus", "read-only", "http://x:1/cb"])
+        with rows("a working directory itself"):
+            work = p.directory / "work"
+            work.mkdir()
+            (work / "run.sh").write_text("echo here > /workspace/made; echo done")
+            p.run("--working-dir", str(work)).is_(0, "success")
+            equal((work / "made").read_text(), "here\n")
+        with rows("none"):
+            r = p.run("--no-mount").is_(2, "error")
+            check("can't open" in r.err, r.err)
+        with rows("no source"):
+            check("no source of tactus found" in p.run("--dev", env={"TACTUS_DEV_PATH": "/nowhere"}).err, "no warning")
+    rows.close()
+
+
+@bound(60)
+def test_a_given_broker():
+    """Without a grant: the endpoint as it is, over a mounted socket, stdio, and a network."""
+    rows = Rows()
+    with Place("docker", image=bed.CLIENT) as p:
+        for transport, endpoint in (("unix", p.broker.endpoint("unix")), ("stdio", p.broker.endpoint("unix")),
+                                    ("stdio", p.broker.endpoint("tcp"))):
+            with rows(f"{transport} {endpoint}"):
+                r = p.run("--broker", endpoint, "--transport", transport).is_(0, "success")
+                equal(r["result"]["work"]["ndjson"]["text"], "wörd one two")
+                equal(p.grants(), [])
+        with rows("a broker that is not there"):
+            r = p.run("--broker", "unix:///nowhere/b.sock", "--transport", "stdio")
+            equal((r.code, r["status"]), (0, "success"))  # the client's own result; its chat failed
+            check("APIConnectionError" in json.dumps(r.document), r.document)
+        with rows("events without a grant"):
+            r = p.run("--broker", p.broker.endpoint("unix"), "--events", "-")
+            equal(r.code, 78)
+    rows.close()
+
+
+@bound(60)
+def test_engine_over_tls():
+    """DOCKER_HOST=tcp://… with the files that docker's own client uses."""
+    with Place("docker", image=bed.CLIENT) as p:
+        env = {"DOCKER_HOST": harness.BED.docker_tcp, "DOCKER_TLS_VERIFY": "1",
+               "DOCKER_CERT_PATH": str(harness.BED.docker_home)}
+        argv = [a for a in p.argv() if a not in ("--engine", p.engine.address)]
+        r = Result(harness.run(argv, env={**p.env, **env})).is_(0, "success")
+        equal(r["result"]["work"]["ndjson"]["text"], "wörd one two")
+        r = Result(harness.run(argv, env={**p.env, **env, "DOCKER_CERT_PATH": "/nowhere"}))
+        equal(r.code, 69)
+        p.nothing_left()
+
+
+@bound(30)
+def test_no_sandbox():
+    with Place("docker") as p:
+        tools = p.directory / "bin"
+        tools.mkdir()
+        (tools / "tactus").write_text('#!/bin/sh\necho "$1 $2"\nexit 5\n')
+        (tools / "tactus").chmod(0o755)
+        done = harness.run(p.argv("--no-sandbox"), env={**p.env, "PATH": f"{tools}:{p.env['PATH']}"})
+        equal((done.returncode, done.stdout), (5, f"run {p.file}\n"))
+        done = harness.run(p.argv("--no-sandbox"), env={**p.env, "PATH": "/nowhere"})
+        equal(done.returncode, 69)
+
+
+@bound(60)
 def test_another_user():
     """A mounted directory of mode 0700 is usable by the caller's own uid, with all capabilities dropped."""
     with Place("docker", "id -u; cat /workspace/x; touch /workspace/y && echo written; echo $HOME") as p:
