@@ -12,6 +12,7 @@
 #include "run/image_progress.h"
 #include "run/outcome.h"
 #include "spec/workspace.h"
+#include "tactus/protocol.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -137,6 +138,16 @@ static enum err find_network(struct run *r, struct error *e)
     return ERR_OK;
 }
 
+/* Whom the container must trust, when the broker does not say it: as clients here do. */
+static void find_ca(struct run *r)
+{
+    const char *ca = getenv(TACTUS_ENV_TLS_CA_FILE);
+
+    if (r->settings.transport == TRANSPORT_TLS && r->grant.ca_file[0] == '\0' && ca != NULL) {
+        snprintf(r->grant.ca_file, sizeof(r->grant.ca_file), "%s", ca);
+    }
+}
+
 static enum err ask_for_grant(struct run *r, struct error *e)
 {
     const struct settings *s = &r->settings;
@@ -168,6 +179,7 @@ static enum err ask_for_grant(struct run *r, struct error *e)
     enum err rc = grants_create(&r->grants, &wish, &r->grant, e);
     if (rc == ERR_OK) {
         r->granted = true;
+        find_ca(r);
         keeper_note(&r->keeper, KEEPER_GRANT, r->grant.id);
     }
     return rc;
@@ -185,6 +197,7 @@ static enum err find_broker(struct run *r, struct error *e)
         const char *given = r->options->broker;
         const char *path = strncmp(given, "unix://", 7) == 0 ? given + 7 : given;
         snprintf(r->grant.endpoint, sizeof(r->grant.endpoint), "%s", path);
+        find_ca(r);
         return ERR_OK;
     }
     if (r->options->dry_run) {

@@ -641,6 +641,11 @@ def test_a_given_broker():
                 r = p.run("--broker", endpoint, "--transport", transport).is_(0, "success")
                 equal(r["result"]["work"]["ndjson"]["text"], "wörd one two")
                 equal(p.grants(), [])
+        with rows("tls with a certificate of ours"):
+            certs = harness.certificates()
+            r = p.run("--transport", "tls", "--cert", str(certs / "server.pem"), "--key", str(certs / "server.key"),
+                      env={"TACTUS_BROKER_TLS_CA_FILE": str(certs / "ca.pem")}).is_(0, "success")
+            equal(r["result"]["work"]["framed"]["text"], "wörd one two")
         with rows("a broker that is not there"):
             r = p.run("--broker", "unix:///nowhere/b.sock", "--transport", "stdio")
             equal((r.code, r["status"]), (0, "success"))  # the client's own result; its chat failed
