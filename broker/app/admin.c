@@ -463,6 +463,13 @@ enum err admin_new(struct broker *b, struct admin **out, struct error *e)
     return ERR_OK;
 }
 
+void admin_run_over(struct admin *a, const char *run)
+{
+    if (a != NULL && a->streams != NULL) {
+        event_streams_end_run(a->streams, run);
+    }
+}
+
 void admin_free(struct admin *a)
 {
     if (a == NULL) {

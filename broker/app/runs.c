@@ -5,6 +5,7 @@
  */
 #include "app/runs.h"
 
+#include "app/admin.h"
 #include "app/app_private.h"
 #include "app/run_place.h"
 #include "base/clock.h"
@@ -272,6 +273,17 @@ static void stop_listening(struct run *run)
     }
 }
 
+/* Whether it was the last of its run. */
+static bool is_last(struct run *run)
+{
+    for (struct run *r = runs_next(run->runs, NULL); r != NULL; r = runs_next(run->runs, r)) {
+        if (strcmp(r->grant.run, run->grant.run) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void run_end(struct run *run, const char *why)
 {
     struct runs *runs = run->runs;
@@ -289,6 +301,9 @@ void run_end(struct run *run, const char *why)
     list_push_back(&runs->ended, &run->node);
     pthread_mutex_unlock(&runs->lock);
     notify_workers(run);
+    if (is_last(run)) {
+        admin_run_over(runs->broker->admin, run->grant.run);
+    }
 }
 
 static void on_deadline(void *ctx)

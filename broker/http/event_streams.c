@@ -29,9 +29,12 @@ struct subscriber {
     struct event_streams *streams;
     struct httpd_request *request;
     struct bus_reader *reader;
-    struct buf text; /* what goes out next */
-    size_t sent;     /* of it */
-    bool beat;       /* a comment is due */
+    struct buf text;  /* what goes out next */
+    size_t sent;      /* of it */
+    bool beat;        /* a comment is due */
+    bool interrupted; /* the ring has more that was not looked at yet */
+    bool last;        /* its run is over: it ends where the ring ends */
+    char run[];       /* "": all */
 };
 
 static void wake_all(void *ctx)
@@ -80,6 +83,7 @@ static bool next_event(struct subscriber *sub, bool *end)
     }
     buf_clear(&sub->text);
     sub->sent = 0;
+    sub->interrupted = false;
     buf_put_str(&sub->text, room);
     switch (bus_reader_next(sub->reader, &sub->text, &n)) {
     case BUS_READ_EVENT:
@@ -94,6 +98,7 @@ static bool next_event(struct subscriber *sub, bool *end)
                    (unsigned long long)n);
         break;
     case BUS_READ_MORE:
+        sub->interrupted = true;
         loop_defer(sub->streams->loop, &sub->streams->again);
         buf_clear(&sub->text);
         return false;
@@ -127,6 +132,7 @@ static size_t on_read(void *ctx, char *p, size_t max, bool *end)
             buf_put_str(&sub->text, COMMENT);
             *end = buf_status(&sub->text) != ERR_OK;
         } else if (!event) {
+            *end = *end || (sub->last && done == 0 && !sub->interrupted);
             break;
         }
         sub->beat = false;
@@ -151,11 +157,13 @@ enum err event_streams_start(struct event_streams *s, struct httpd_request *r, c
                              const uint64_t *since)
 {
     static const struct httpd_stream_handler handler = {.read = on_read, .on_gone = on_gone};
-    struct subscriber *sub = calloc(1, sizeof(*sub));
+    size_t run_n = run == NULL ? 0 : strlen(run);
+    struct subscriber *sub = calloc(1, sizeof(*sub) + run_n + 1);
 
     if (sub == NULL) {
         return ERR_NOMEM;
     }
+    memcpy(sub->run, run == NULL ? "" : run, run_n);
     sub->streams = s;
     sub->request = r;
     buf_init(&sub->text, TEXT_MAX);
@@ -171,6 +179,17 @@ enum err event_streams_start(struct event_streams *s, struct httpd_request *r, c
     }
     arm_heartbeat(s);
     return ERR_OK;
+}
+
+void event_streams_end_run(struct event_streams *s, const char *run)
+{
+    for (struct list *n = s->subscribers.next; n != &s->subscribers; n = n->next) {
+        struct subscriber *sub = LIST_ENTRY(n, struct subscriber, node);
+        if (strcmp(sub->run, run) == 0) {
+            sub->last = true;
+            httpd_stream_wake(sub->request);
+        }
+    }
 }
 
 struct event_streams *event_streams_new(struct loop *loop, struct bus *bus, uint32_t heartbeat_ms)

@@ -32,4 +32,7 @@ void event_streams_free(struct event_streams *s);
 enum err event_streams_start(struct event_streams *s, struct httpd_request *r, const char *run,
                              const uint64_t *since) MUST_CHECK;
 
+/* No more events of `run` will come: its streams end when they have told what there is. */
+void event_streams_end_run(struct event_streams *s, const char *run);
+
 #endif

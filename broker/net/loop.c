@@ -152,7 +152,7 @@ static void on_timer(uv_timer_t *timer)
     loop->timer_at = 0;
     while (loop->nheap > 0 && loop->heap[0]->key <= now) {
         struct loop_deadline *d = loop->heap[0];
-        if (d->at > now) {
+        if (d->key < d->at) { /* moved later: others may come first, also when all are due */
             d->key = d->at;
             heap_down(loop, 0, d);
             continue;

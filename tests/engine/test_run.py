@@ -150,6 +150,7 @@ def transports(engine: str) -> None:
                 equal({k: request[k] for k in ("source", "working_dir", "params", "run_id", "format")},
                       {"source": "-- a procedure\n", "working_dir": "/workspace", "params": {"text": WORDS, "n": [1, 2.0]},
                        "run_id": f"run-{transport}", "format": "lua"})
+                check("end of the events was not seen" not in r.err, r.err)
                 lines = [json.loads(line) for line in events.read_text().splitlines()]
                 equal([(e["run"], e["event"]["n"]) for e in lines], [(f"run-{transport}", f) for f in framings])
                 p.nothing_left()

@@ -146,6 +146,27 @@ static void test_deadlines_moved(void **state)
 }
 
 /* A cleared one leaves nothing behind: the memory of it may go at once, and it may be set anew. */
+/* A loop that wakes late: what was moved behind another still comes after it. */
+static void test_moved_deadlines_when_late(void **state)
+{
+    static const unsigned expected[] = {2, 1};
+    struct seen s = open_loop();
+    struct mark a = {.seen = &s, .number = 1};
+    struct mark b = {.seen = &s, .number = 2};
+    uint64_t now = loop_now(s.loop);
+
+    (void)state;
+    loop_deadline_init(&a.d, on_due, &a);
+    loop_deadline_init(&b.d, on_due, &b);
+    assert_int_equal(loop_deadline_set(s.loop, &a.d, now + 1), ERR_OK);
+    assert_int_equal(loop_deadline_set(s.loop, &b.d, now + 2), ERR_OK);
+    assert_int_equal(loop_deadline_set(s.loop, &a.d, now + 3), ERR_OK);
+    (void)usleep(20000); /* all are due when it first looks */
+    run_until(&s, 2);
+    check_order(&s, expected, 2);
+    loop_free(s.loop);
+}
+
 static void test_deadline_cleared_and_freed(void **state)
 {
     static const unsigned expected[] = {0, 1};
@@ -732,6 +753,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadlines_in_order),
         cmocka_unit_test(test_deadlines_moved),
+        cmocka_unit_test(test_moved_deadlines_when_late),
         cmocka_unit_test(test_deadline_cleared_and_freed),
         cmocka_unit_test(test_deadlines_inside_a_callback),
         cmocka_unit_test(test_many_deadlines),

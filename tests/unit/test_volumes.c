@@ -193,7 +193,8 @@ static void test_links_and_sockets(void **state)
     snprintf(path, sizeof(path), "%s/proc", b->base);
     assert_int_equal(symlink("/proc/self", path), 0);
     assert_refused(b, "./proc:/x", "is not mounted");
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s/sock", b->base);
+    int n = snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/sock", b->base);
+    assert_true(n > 0 && (size_t)n < sizeof(a.sun_path));
     assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
     assert_refused(b, "./sock:/x", "it is a socket");
     close(fd);
