@@ -28,7 +28,8 @@ have() {
 is_there() {
     case $1 in
     nodejs) have node && return ;;
-    python3 | npm | gcc | make | openssl | pkg-config) have "$1" && return ;;
+    docker.io) have dockerd && return ;;
+    python3 | npm | gcc | make | openssl | pkg-config | podman | runc) have "$1" && return ;;
     esac
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }

@@ -122,7 +122,7 @@ class Report:
             print("\r\x1b[K", end="")
         skipped = f", {self.count['skip']} skipped" if self.count["skip"] else ""
         print(f"{self.kind}: {self.count['pass']} passed, {self.count['fail']} failed{skipped}", flush=True)
-        return 1 if self.count["fail"] or not self.count["pass"] else 0
+        return 1 if self.count["fail"] or not self.count["pass"] + self.count["skip"] else 0
 
 
 def reap(running: list[Job], report: Report) -> None:

@@ -11,7 +11,7 @@ import time
 
 import bed
 import harness
-from harness import Failure, Rows, bound, check, equal, spawn, wait_until
+from harness import Failure, Rows, Skip, bound, check, equal, spawn, wait_until
 
 KEY = harness.KEY
 MARKED = "echo '<<<TACTUS_RESULT_START>>>'; echo '{}'; echo '<<<TACTUS_RESULT_END>>>'"
@@ -31,6 +31,8 @@ class Place:
     """A broker with an admin socket, a procedure's directory, and runs of it on one engine."""
 
     def __init__(self, engine: str, script: str = "", image: str = bed.BUSYBOX, **more):
+        if harness.BED.missing:
+            raise Skip(harness.BED.missing)
         if engine in harness.BED.faults:
             raise Failure(f"engine {engine} does not start: {harness.BED.faults[engine]}")
         self.engine = harness.BED.engines[engine]
