@@ -436,6 +436,7 @@ static enum err open_all(struct admin *a, struct error *e)
     a->doors = calloc(config->nlisteners, sizeof(*a->doors));
     a->streams =
         event_streams_new(a->broker->workers[0].loop, a->broker->bus, EVENT_STREAMS_HEARTBEAT_MS);
+    a->broker->streams = a->streams;
     if (rc == ERR_OK && (a->doors == NULL || a->streams == NULL)) {
         rc = err_set(e, ERR_NOMEM, "out of memory for the admin API");
     }
@@ -463,13 +464,6 @@ enum err admin_new(struct broker *b, struct admin **out, struct error *e)
     return ERR_OK;
 }
 
-void admin_run_over(struct admin *a, const char *run)
-{
-    if (a != NULL && a->streams != NULL) {
-        event_streams_end_run(a->streams, run);
-    }
-}
-
 void admin_free(struct admin *a)
 {
     if (a == NULL) {
@@ -484,6 +478,7 @@ void admin_free(struct admin *a)
     }
     httpd_free(a->httpd);
     event_streams_free(a->streams);
+    a->broker->streams = NULL;
     free(a->doors);
     free(a);
 }

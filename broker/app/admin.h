@@ -19,9 +19,6 @@ enum err admin_new(struct broker *b, struct admin **out, struct error *e) MUST_C
 /* Closes everything and removes the sockets. Before loop 0 is freed. NULL is harmless. */
 void admin_free(struct admin *a);
 
-/* The last grant of `run` has ended: so do the streams of its events. NULL is harmless. */
-void admin_run_over(struct admin *a, const char *run);
-
 /* One line a listener: http+unix:///PATH, http://HOST:PORT/, and with `token` the latter followed
  * by #token=TOKEN. NULL prints nothing. */
 void admin_print_endpoints(const struct admin *a, bool token, FILE *out);

@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 struct admin;
+struct event_streams;
 struct http_client;
 struct runs;
 
@@ -54,8 +55,9 @@ struct broker {
     unsigned running;     /* workers that have not drained; worker 0 only */
     bool stopping;
     bool shutting_down;
-    struct runs *runs;   /* grants of runs; loop 0 */
-    struct admin *admin; /* NULL: no admin API; loop 0 */
+    struct runs *runs;             /* grants of runs; loop 0 */
+    struct event_streams *streams; /* the admin API's; NULL: none; loop 0 */
+    struct admin *admin;           /* NULL: no admin API; loop 0 */
     struct loop_signals *signals;
     struct loop_deadline drain_deadline;
 };

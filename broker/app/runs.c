@@ -5,7 +5,6 @@
  */
 #include "app/runs.h"
 
-#include "app/admin.h"
 #include "app/app_private.h"
 #include "app/run_place.h"
 #include "base/clock.h"
@@ -13,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "gate/grant_source.h"
+#include "http/event_streams.h"
 #include "net/tls.h"
 #include "tactus/protocol.h"
 
@@ -301,8 +301,8 @@ void run_end(struct run *run, const char *why)
     list_push_back(&runs->ended, &run->node);
     pthread_mutex_unlock(&runs->lock);
     notify_workers(run);
-    if (is_last(run)) {
-        admin_run_over(runs->broker->admin, run->grant.run);
+    if (runs->broker->streams != NULL && is_last(run)) {
+        event_streams_end_run(runs->broker->streams, run->grant.run);
     }
 }
 

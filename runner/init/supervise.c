@@ -23,11 +23,15 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define FIRST_REALTIME 32 /* for the kernel */
 
 #define NEVER      UINT64_MAX
 #define REAP_MAX   256  /* a turn */
@@ -217,6 +221,13 @@ static int take_signals(int *fd)
     sigemptyset(&standard.sa_mask);
     for (int number = 1; number <= SIGRTMAX; number++) {
         (void)sigaction(number, &standard, NULL);
+    }
+    /* The C library keeps the first real-time ones for itself and says EINVAL; whoever started us
+     * may have ignored them. All zero is the kernel's form of a default disposition without flags.
+     */
+    for (int number = FIRST_REALTIME; number < SIGRTMIN; number++) {
+        const uint64_t zeros[4] = {0};
+        (void)syscall(SYS_rt_sigaction, number, zeros, NULL, sizeof(uint64_t));
     }
     int opened = fds_above_stdio(signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
     if (opened < 0) {

@@ -586,7 +586,7 @@ def test_logs():
         for words in ("ERROR some.logger: it broke", "more of it", "WARN  container.stderr: plain words"):
             check(words in r.err, f"{words!r} is not in {r.err!r}")
         check("unseen" not in r.err, r.err)
-        r = p.run("--env", "TACTUS_LOG_FORMAT=raw").is_(0, "success")
+        r = p.run("--env", "TACTUS_LOG_FORMAT=raw", json_only=False).is_(0, "success")
         check("2025-01-31 12:34:56,789 [ERROR] some.logger: it broke\n  more of it\n" in r.err, r.err)
 
 
