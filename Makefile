@@ -48,7 +48,7 @@ ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 LIBS        = $(PKG_LIBS) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
-BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_load conf_scalar
+BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_events conf_load conf_scalar
 NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
 GATE   := secret grant grant_source config config_keys config_listener config_admin
 WIRE   := failure framing session request methods
@@ -61,7 +61,7 @@ APP    := broker worker self dev run_place runs admin
 
 IO     := driver fetch
 SPEC   := owner quantity settings volumes environment create_request workspace tree ignore source_hash
-ENGINE := engine engine_find engine_place engine_image engine_container engine_network progress registry_auth attach frames tar
+ENGINE := engine engine_find engine_hints engine_place engine_image engine_container engine_exit engine_network progress registry_auth attach hijack frames tar
 RELAY  := relay event_head result container_log stderr_lines
 RUN    := outcome grants keeper shim events_tail run_prepare run_container run_sweep run_execute image_progress image_build console
 CMD    := run run_options gc image

@@ -2,7 +2,7 @@
 # Runs test programs one after the other and adds up what they say. `make check` and its relatives
 # call it.
 #
-#   check.sh BUILD-DIR KIND...       KIND: unit, loop, fuzz (replay of corpora), e2e
+#   check.sh BUILD-DIR KIND...       KIND: unit, loop, fuzz (replay of corpora), e2e, engine
 #
 # A program's output is kept and shown only when it fails; each has one closing line, the run has
 # `check: N passed, N failed`. TACTUS_WRAP is put before unit and loop programs (valgrind).

@@ -1,11 +1,11 @@
 /*
  * YAML through a table of keys; see conf.h.
  *
- * The text is read twice: once as events, which refuses what a configuration does not need
- * (anchors, aliases, tags, depth, a second document) before anything is built, then as libyaml's
- * document tree, whose nodes keep line and column. The tree is walked along the table, so the walk
- * is never deeper than the table, and lists have a maximum, so it is never longer than that allows.
- * Called by gate/config, at start and on reload.
+ * The text is read twice: once as events (conf_events.c), which refuses what a configuration does
+ * not need before anything is built, then as libyaml's document tree, whose nodes keep line and
+ * column. The tree is walked along the table, so the walk is never deeper than the table, and lists
+ * have a maximum, so it is never longer than that allows. Called by gate/config, at start and on
+ * reload, and by the runner's spec/settings.
  */
 #include "base/conf_private.h"
 
@@ -15,10 +15,9 @@
 #include <string.h>
 #include <yaml.h>
 
-#define NO_PLACE   SIZE_MAX
-#define NO_INDEX   SIZE_MAX
-#define PATH_SIZE  160u /* of a dotted path in a message */
-#define FILE_SHOWN 128u /* bytes of a long file name in a message: its end */
+#define NO_PLACE  SIZE_MAX
+#define NO_INDEX  SIZE_MAX
+#define PATH_SIZE 160u /* of a dotted path in a message */
 
 /* A value of the file: where it stood, and which field it filled. */
 struct place {
@@ -57,11 +56,13 @@ static const char *path_of(const struct conf_doc *doc, const struct place *p, ch
     size_t start = PATH_SIZE - 1;
     bool dot = false; /* what follows is a key */
     char piece[64];
+    char shown[CONF_SHOWN_SIZE];
 
     path[start] = '\0';
     while (p->parent != NO_PLACE) {
         int n = p->key != NULL
-                    ? snprintf(piece, sizeof(piece), "%s%s", p->key, dot ? "." : "")
+                    ? snprintf(piece, sizeof(piece), "%s%s", conf_shown(span_str(p->key), shown),
+                               dot ? "." : "")
                     : snprintf(piece, sizeof(piece), "[%zu]%s", p->index, dot ? "." : "");
         if (n < 0 || (size_t)n >= sizeof(piece) || (size_t)n > start) {
             break;
@@ -74,22 +75,6 @@ static const char *path_of(const struct conf_doc *doc, const struct place *p, ch
     return path + start;
 }
 
-static enum err fault_at(const char *name, size_t line, size_t column, const char *path,
-                         struct error *e, const char *fmt, va_list args) PRINTF_LIKE(6, 0);
-static enum err fault_at(const char *name, size_t line, size_t column, const char *path,
-                         struct error *e, const char *fmt, va_list args)
-{
-    char what[sizeof(((struct error *)NULL)->msg)];
-    size_t n = strlen(name);
-    const char *tail = n > FILE_SHOWN ? name + n - FILE_SHOWN : name;
-
-    if (vsnprintf(what, sizeof(what), fmt, args) < 0) {
-        what[0] = '\0';
-    }
-    return err_set(e, ERR_CONFIG, "%s%s:%zu:%zu: %s: %s", tail == name ? "" : "…", tail, line,
-                   column, path, what);
-}
-
 /* A fault of the value at `p`. */
 static enum err fault(const struct reader *r, const struct place *p, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
@@ -100,22 +85,8 @@ static enum err fault(const struct reader *r, const struct place *p, const char 
 
     va_start(args, fmt);
     const char *dotted = path_of(r->doc, p, path);
-    enum err err = fault_at(r->doc->name, p->line, p->column, *dotted == '\0' ? "file" : dotted,
-                            r->e, fmt, args);
-    va_end(args);
-    return err;
-}
-
-/* A fault of the text itself. `mark` counts from 0. */
-static enum err fault_yaml(const char *name, const yaml_mark_t *mark, struct error *e,
-                           const char *fmt, ...) PRINTF_LIKE(4, 5);
-static enum err fault_yaml(const char *name, const yaml_mark_t *mark, struct error *e,
-                           const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    enum err err = fault_at(name, mark->line + 1, mark->column + 1, "yaml", e, fmt, args);
+    enum err err = conf_fault_at(r->doc->name, p->line, p->column,
+                                 *dotted == '\0' ? "file" : dotted, r->e, fmt, args);
     va_end(args);
     return err;
 }
@@ -189,7 +160,8 @@ enum err conf_fault(const struct conf_doc *doc, const void *base, const char *ke
     };
     const struct place *p = at == NO_PLACE ? &missing : &doc->places[at];
     va_start(args, fmt);
-    enum err err = fault_at(doc->name, p->line, p->column, path_of(doc, p, path), e, fmt, args);
+    enum err err =
+        conf_fault_at(doc->name, p->line, p->column, path_of(doc, p, path), e, fmt, args);
     va_end(args);
     return err;
 }
@@ -358,7 +330,7 @@ static enum err read_list(struct reader *r, const struct conf_key *k, const yaml
     return err;
 }
 
-/* The key of `pair`, as far as no pair before it has it. */
+/* The key of a pair: a text that no pair before it has. */
 static enum err read_pair_name(struct reader *r, const yaml_node_t *key, size_t at,
                                const struct conf_list *list, char **out)
 {
@@ -366,10 +338,13 @@ static enum err read_pair_name(struct reader *r, const yaml_node_t *key, size_t 
     struct place p = place_below(r, at, &key->start_mark);
     char shown[CONF_SHOWN_SIZE];
 
-    if (key->type != YAML_SCALAR_NODE || node_text(key).n == 0 ||
-        conf_text_fault(node_text(key), 0) != NULL) {
-        p.key = "?";
+    p.key = "?";
+    if (key->type != YAML_SCALAR_NODE) {
         return fault(r, &p, "is no key, expected a name");
+    }
+    const char *what = conf_text_fault(node_text(key), 0);
+    if (what != NULL) {
+        return fault(r, &p, "its name %s, expected a text", what);
     }
     p.key = conf_shown(node_text(key), shown);
     for (size_t i = 0; i + 1 < list->n; i++) {
@@ -382,47 +357,56 @@ static enum err read_pair_name(struct reader *r, const yaml_node_t *key, size_t 
                : err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
 }
 
-/* Values of any kind are texts here; nothing is an empty one. */
+/* Any scalar is a text here; nothing is an empty one. */
+static enum err read_pair(struct reader *r, const yaml_node_pair_t *node, size_t at,
+                          const struct conf_list *list, struct conf_pair *pair)
+{
+    static const struct conf_key text = {.type = CONF_STRING};
+    const yaml_node_t *value = yaml_document_get_node(r->tree, node->value);
+    struct place p = place_below(r, at, &value->start_mark);
+    size_t here = NO_PLACE;
+
+    enum err err =
+        read_pair_name(r, yaml_document_get_node(r->tree, node->key), at, list, &pair->name);
+    if (err != ERR_OK) {
+        return err;
+    }
+    p.base = pair;
+    p.key = pair->name;
+    if (value->type != YAML_SCALAR_NODE) {
+        return wrong_kind(r, &text, &p, value);
+    }
+    struct span v = node_is_null(value) ? SPAN("") : node_text(value);
+    if (memchr(v.p, '\0', v.n) != NULL) {
+        return fault(r, &p, "has a NUL, expected a text");
+    }
+    if (conf_put_text(&pair->value, v) != ERR_OK) {
+        return err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
+    }
+    return place_add(r, &p, &here);
+}
+
 static enum err read_pairs(struct reader *r, const struct conf_key *k, const yaml_node_t *node,
                            size_t at, struct conf_list *list)
 {
-    static const struct conf_key a_map = {.type = CONF_MAP};
-    static const struct conf_key text = {.type = CONF_STRING};
-    char shown[CONF_SHOWN_SIZE];
+    char want[CONF_WANTED_SIZE];
     enum err err = ERR_OK;
 
     if (node->type != YAML_MAPPING_NODE) {
-        return wrong_kind(r, &a_map, &r->doc->places[at], node);
+        return wrong_kind(r, k, &r->doc->places[at], node);
     }
     const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
     size_t n = (size_t)(node->data.mapping.pairs.top - pairs);
-    if (n > k->max) {
-        return fault(r, &r->doc->places[at], "has %zu keys, expected %llu at most", n,
-                     (unsigned long long)k->max);
+    if (n < k->min || n > k->max) {
+        return fault(r, &r->doc->places[at], "has %zu keys, expected %s", n, conf_wanted(k, want));
     }
     list->items = calloc(n == 0 ? 1 : n, sizeof(struct conf_pair));
     if (list->items == NULL) {
         return err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
     }
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        const yaml_node_t *value = yaml_document_get_node(r->tree, pairs[i].value);
-        struct conf_pair *pair = (struct conf_pair *)list->items + i;
-        struct place p = place_below(r, at, &value->start_mark);
-        list->n = i + 1;
-        err =
-            read_pair_name(r, yaml_document_get_node(r->tree, pairs[i].key), at, list, &pair->name);
-        if (err != ERR_OK) {
-            break;
-        }
-        p.key = conf_shown(span_str(pair->name), shown);
-        if (value->type != YAML_SCALAR_NODE) {
-            err = wrong_kind(r, &text, &p, value);
-        } else if (memchr(node_text(value).p, '\0', node_text(value).n) != NULL) {
-            err = fault(r, &p, "has a NUL, expected a text");
-        } else if (conf_put_text(&pair->value, node_is_null(value) ? SPAN("") : node_text(value)) !=
-                   ERR_OK) {
-            err = err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
-        }
+        list->n = i + 1; /* what conf_fini has to look at, also when this one fails */
+        err = read_pair(r, &pairs[i], at, list, (struct conf_pair *)list->items + i);
     }
     return err;
 }
@@ -602,100 +586,6 @@ void conf_fini(const struct conf_map *map, void *target)
 
 /* ---- the text ---- */
 
-static enum err fault_parser(const char *name, const yaml_parser_t *parser, struct span text,
-                             struct error *e)
-{
-    yaml_mark_t mark = parser->problem_mark;
-    const char *problem = parser->problem != NULL ? parser->problem : "cannot be read";
-
-    if (parser->error == YAML_MEMORY_ERROR) {
-        return err_set(e, ERR_NOMEM, "out of memory for the configuration");
-    }
-    if (parser->error == YAML_READER_ERROR) { /* has only a byte's number */
-        mark = (yaml_mark_t){0};
-        for (size_t i = 0; i < parser->problem_offset && i < text.n; i++) {
-            mark.column = text.p[i] == '\n' ? 0 : mark.column + 1;
-            mark.line += text.p[i] == '\n' ? 1 : 0;
-        }
-    }
-    return fault_yaml(name, &mark, e, "%s%s%s, expected well-formed YAML", problem,
-                      parser->context != NULL ? " " : "",
-                      parser->context != NULL ? parser->context : "");
-}
-
-/* Why an event is refused, or NULL. `depth` and `documents` are counted along. */
-static const char *event_fault(const yaml_event_t *event, size_t *depth, size_t *documents)
-{
-    const yaml_char_t *anchor = NULL;
-    const yaml_char_t *tag = NULL;
-
-    switch (event->type) {
-    case YAML_DOCUMENT_START_EVENT:
-        (*documents)++;
-        return *documents > 1 ? "a second document, expected one" : NULL;
-    case YAML_ALIAS_EVENT:
-        return "an alias (*name), expected the value itself";
-    case YAML_SCALAR_EVENT:
-        anchor = event->data.scalar.anchor;
-        tag = event->data.scalar.tag;
-        break;
-    case YAML_SEQUENCE_START_EVENT:
-        anchor = event->data.sequence_start.anchor;
-        tag = event->data.sequence_start.tag;
-        (*depth)++;
-        break;
-    case YAML_MAPPING_START_EVENT:
-        anchor = event->data.mapping_start.anchor;
-        tag = event->data.mapping_start.tag;
-        (*depth)++;
-        break;
-    case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        (*depth)--;
-        break;
-    default:
-        break;
-    }
-    if (anchor != NULL) {
-        return "an anchor (&name), expected the value itself";
-    }
-    if (tag != NULL) {
-        return "a tag (!name), expected the value itself";
-    }
-    return *depth > CONF_MAX_DEPTH ? "maps and lists too deep in each other, expected 12 at most"
-                                   : NULL;
-}
-
-static enum err check_events(const char *name, struct span text, struct error *e)
-{
-    yaml_parser_t parser;
-    yaml_event_t event;
-    size_t depth = 0;
-    size_t documents = 0;
-    bool end = false;
-    enum err err = ERR_OK;
-
-    if (!yaml_parser_initialize(&parser)) {
-        return err_set(e, ERR_NOMEM, "out of memory for the configuration");
-    }
-    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
-    while (err == ERR_OK && !end) {
-        if (!yaml_parser_parse(&parser, &event)) {
-            err = fault_parser(name, &parser, text, e);
-            break;
-        }
-        const char *what = event_fault(&event, &depth, &documents);
-        if (what != NULL) {
-            err = fault_yaml(name, &event.start_mark, e, "%s", what);
-        }
-        end = event.type == YAML_STREAM_END_EVENT;
-        yaml_event_delete(&event);
-    }
-    yaml_parser_delete(&parser);
-    return err;
-}
-
 static struct conf_doc *doc_new(const char *name)
 {
     struct conf_doc *doc = calloc(1, sizeof(*doc));
@@ -735,7 +625,7 @@ enum err conf_parse(const char *name, const char *text, size_t n, const struct c
     if (n > CONF_MAX_BYTES) {
         return err_set(e, ERR_CONFIG, "%.128s:1:1: file: has more than 1 MiB, expected less", name);
     }
-    enum err err = check_events(name, span_of(n > 0 ? text : "", n), e);
+    enum err err = conf_check_events(name, span_of(n > 0 ? text : "", n), map, e);
     if (err != ERR_OK) {
         return err;
     }
@@ -745,7 +635,7 @@ enum err conf_parse(const char *name, const char *text, size_t n, const struct c
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)(n > 0 ? text : ""), n);
     if (!yaml_parser_load(&parser, &tree)) {
-        err = fault_parser(name, &parser, span_of(text, n), e);
+        err = conf_fault_parser(name, &parser, span_of(text, n), e);
         goto out_parser;
     }
     made = doc_new(name);

@@ -8,7 +8,7 @@
  * with "file:line:column: key: what is wrong, what was expected". Values of strings, URLs and
  * secrets are never part of a message.
  *
- * Pure but for conf_load. Used by gate/config.
+ * Pure but for conf_load. Used by gate/config and the runner's settings.
  */
 #ifndef TACTUS_BASE_CONF_H
 #define TACTUS_BASE_CONF_H
@@ -19,10 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONF_MAX_BYTES  (1024u * 1024u)
-#define CONF_MAX_DEPTH  12u   /* maps and lists open at once */
-#define CONF_MAX_STRING 4096u /* bytes, unless the key's `max` says less */
-#define CONF_MAX_KEYS   64u   /* keys of one map in the table */
+#define CONF_MAX_BYTES         (1024u * 1024u)
+#define CONF_MAX_DEPTH         12u   /* maps and lists open at once */
+#define CONF_MAX_FOREIGN_DEPTH 64u   /* … in a value that is somebody else's */
+#define CONF_MAX_STRING        4096u /* bytes, unless the key's `max` says less */
+#define CONF_MAX_KEYS          64u   /* keys of one map in the table */
 
 enum conf_type {              /* the field in the struct, and what `min` and `max` bound */
                  CONF_STRING, /* char *; length */
@@ -39,10 +40,10 @@ enum conf_type {              /* the field in the struct, and what `min` and `ma
                  CONF_SECRET,   /* struct conf_secret: { env: NAME } or { file: PATH } */
                  CONF_LIST_OF_STRING, /* struct conf_list of char *; number of items */
                  CONF_LIST_OF_SECRET, /* struct conf_list of struct conf_secret; number of items */
-                 CONF_MAP_OF_STRING,  /* struct conf_list of struct conf_pair, names as the file has
-                                         them;  number of pairs */
-                 CONF_MAP,            /* a struct, by `map` */
-                 CONF_LIST_OF_MAP     /* struct conf_list of structs, by `map`; number of items */
+                 CONF_MAP_OF_STRING, /* struct conf_list of struct conf_pair, for keys that no table
+                                        can name; number of pairs */
+                 CONF_MAP,           /* a struct, by `map` */
+                 CONF_LIST_OF_MAP    /* struct conf_list of structs, by `map`; number of items */
 };
 
 struct conf_list {
@@ -50,6 +51,13 @@ struct conf_list {
     size_t n;
 };
 
+/*
+ * A pair of a CONF_MAP_OF_STRING. A name is a text of 1 to CONF_MAX_STRING bytes without control
+ * characters, given once; what else it has to be is the caller's to say. A value is any scalar as
+ * it stands there: `1`, `true` and `0.10` are "1", "true" and "0.10", null is "". It may have lines
+ * and other control characters, but no NUL. conf_fault with the pair's address and name points at
+ * it, until conf_fini.
+ */
 struct conf_pair {
     char *name;
     char *value;
@@ -83,7 +91,9 @@ struct conf_map {
     const struct conf_key *keys;
     size_t nkeys;
     size_t size;
-    bool open; /* keys that are not in the table are somebody else's: skipped */
+    /* Keys that are not in the table are somebody else's: skipped. Where this is the map of a whole
+     * file, their values may also have anchors, aliases, tags and CONF_MAX_FOREIGN_DEPTH levels. */
+    bool open;
 };
 
 /* The name, offset and size of a key: CONF_FIELD("mode", struct listener, mode), .type = … */

@@ -1,12 +1,28 @@
-/* What conf.c and conf_scalar.c share: single values, in the file and in messages. */
+/* What conf.c, conf_events.c and conf_scalar.c share: the text, single values, and messages. */
 #ifndef TACTUS_BASE_CONF_PRIVATE_H
 #define TACTUS_BASE_CONF_PRIVATE_H
 
 #include "base/conf.h"
 #include "base/span.h"
 
+#include <stdarg.h>
+
+struct yaml_parser_s;
+
 #define CONF_SHOWN_SIZE  48u  /* of a value in a message */
 #define CONF_WANTED_SIZE 320u /* of what was expected, in a message */
+
+/* ERR_CONFIG with "name:line:column: path: …"; of a long name its end. */
+enum err conf_fault_at(const char *name, size_t line, size_t column, const char *path,
+                       struct error *e, const char *fmt, va_list args) PRINTF_LIKE(6, 0);
+
+/* What `parser` (of libyaml) stumbled over in `text`. ERR_CONFIG, ERR_NOMEM. */
+enum err conf_fault_parser(const char *name, const struct yaml_parser_s *parser, struct span text,
+                           struct error *e);
+
+/* Refuses what conf.h says no configuration has. ERR_CONFIG, ERR_NOMEM. */
+enum err conf_check_events(const char *name, struct span text, const struct conf_map *map,
+                           struct error *e) MUST_CHECK;
 
 /* `text` as it may be shown: short, printable ASCII. Returns `out`. */
 const char *conf_shown(struct span text, char out[CONF_SHOWN_SIZE]);

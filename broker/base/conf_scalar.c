@@ -86,8 +86,10 @@ const char *conf_wanted(const struct conf_key *k, char out[CONF_WANTED_SIZE])
                                                         : "secrets");
         break;
     case CONF_MAP:
-    case CONF_MAP_OF_STRING:
         (void)snprintf(out, CONF_WANTED_SIZE, "a map");
+        break;
+    case CONF_MAP_OF_STRING:
+        (void)snprintf(out, CONF_WANTED_SIZE, "a map of %llu to %llu keys", min, max);
         break;
     }
     return out;

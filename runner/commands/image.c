@@ -1,4 +1,5 @@
 /* tactus-runner image build|status. */
+#include "base/json.h"
 #include "commands/commands.h"
 #include "run/image_build.h"
 #include "tactus/version.h"
@@ -16,12 +17,15 @@ static const char usage_text[] =
     "\n"
     "  --image NAME     the image (tactus-sandbox:local)\n"
     "  --context DIR    the directory to build from (.)\n"
-    "  --file NAME      the Dockerfile in it (Dockerfile)\n"
-    "  --source DIR     a directory whose content counts (repeatable; the context)\n"
+    "  --file PATH      the Dockerfile in it (Dockerfile)\n"
+    "  --source DIR     a directory whose content counts (repeatable, in the same order for build\n"
+    "                   and status; the context)\n"
     "  --engine URL     the container engine; without it one is looked for\n"
     "  --json           the answer as JSON\n"
     "  --help           print this\n"
     "\n"
+    "What .dockerignore leaves out is not sent. Hidden entries, __pycache__ and *.pyc do not "
+    "count.\n"
     "Exit code of status: 0 fresh, 1 stale, 2 missing.\n"
     "\n"
     "Examples:\n"
@@ -103,36 +107,72 @@ static int read_line(struct image_line *line, int argc, char **argv)
     return GO_ON;
 }
 
-static void print_status(const struct image_line *line, const struct image_status *s)
+static void put_member(struct buf *out, const char *key, const char *value)
 {
-    static const char *const words[] = {"missing", "fresh", "stale"};
-
-    if (line->json) {
-        printf("{\"image\":\"%s\",\"state\":\"%s\",\"version\":\"%s\",\"source_hash\":\"%s\","
-               "\"wanted_version\":\"%s\",\"wanted_source_hash\":\"%s\"}\n",
-               line->plan.image, words[s->freshness], s->version, s->hash, TACTUS_VERSION,
-               s->wanted_hash);
-        return;
-    }
-    printf("%s: %s", line->plan.image, words[s->freshness]);
-    if (s->freshness == IMAGE_STALE && strcmp(s->version, TACTUS_VERSION) != 0) {
-        printf(", built by version %s, this is %s", s->version[0] == '\0' ? "unknown" : s->version,
-               TACTUS_VERSION);
-    }
-    if (s->freshness == IMAGE_STALE && strcmp(s->hash, s->wanted_hash) != 0) {
-        printf(", sources %s, now %s", s->hash[0] == '\0' ? "unknown" : s->hash, s->wanted_hash);
-    }
-    puts("");
+    buf_printf(out, "%s\"%s\":", out->len == 0 ? "{" : ",", key);
+    json_put_string(out, span_str(value));
 }
 
-static enum err act(const struct image_line *line, struct image_status *status, struct error *e)
+static void put_json(struct buf *out, const struct image_line *line, const struct image_status *s,
+                     const char *state)
 {
-    struct driver driver;
+    put_member(out, "image", line->plan.image);
+    put_member(out, "state", state);
+    put_member(out, "version", s->version);
+    put_member(out, "source_hash", s->hash);
+    put_member(out, "wanted_version", TACTUS_VERSION);
+    put_member(out, "wanted_source_hash", s->wanted_hash);
+    buf_put_char(out, '}');
+}
+
+static void put_text(struct buf *out, const struct image_line *line, const struct image_status *s,
+                     const char *state)
+{
+    buf_printf(out, "%s: %s", line->plan.image, state);
+    if (s->freshness == IMAGE_STALE && strcmp(s->version, TACTUS_VERSION) != 0) {
+        buf_printf(out, ", built by version %s, this is %s",
+                   s->version[0] == '\0' ? "unknown" : s->version, TACTUS_VERSION);
+    }
+    if (s->freshness == IMAGE_STALE && strcmp(s->hash, s->wanted_hash) != 0) {
+        buf_printf(out, ", sources %s, now %s", s->hash[0] == '\0' ? "unknown" : s->hash,
+                   s->wanted_hash);
+    }
+}
+
+static void print_status(const struct image_line *line, const struct image_status *s)
+{
+    static const char *const words[] = {
+        [IMAGE_MISSING] = "missing", [IMAGE_FRESH] = "fresh", [IMAGE_STALE] = "stale"};
+    struct buf out;
+
+    buf_init(&out, 65536);
+    (line->json ? put_json : put_text)(&out, line, s, words[s->freshness]);
+    puts(buf_cstr(&out));
+    buf_fini(&out);
+}
+
+static enum err find(struct driver *d, const char *address, struct engine **out, struct error *e)
+{
+    struct buf report;
+
+    buf_init(&report, 65536);
+    enum err rc = engine_find(d, address, out, &report, e);
+    if (rc == ERR_IO && report.len > 0) {
+        fprintf(stderr, "%s\n", buf_cstr(&report));
+    }
+    buf_fini(&report);
+    return rc;
+}
+
+static enum err act(const struct image_line *line, struct image_status *status, int *signal,
+                    struct error *e)
+{
+    struct driver driver = {.loop = NULL};
     struct engine *engine = NULL;
     enum err rc = driver_init(&driver, e);
 
     if (rc == ERR_OK) {
-        rc = engine_find(&driver, line->engine, &engine, NULL, e);
+        rc = find(&driver, line->engine, &engine, e);
     }
     if (rc == ERR_OK && line->build) {
         rc = image_build(engine, &line->plan, e);
@@ -140,9 +180,18 @@ static enum err act(const struct image_line *line, struct image_status *status, 
     if (rc == ERR_OK) {
         rc = image_status(engine, &line->plan, status, e);
     }
+    *signal = driver.signal;
     engine_free(engine);
     driver_fini(&driver);
     return rc;
+}
+
+static int exit_code(enum err rc, int signal)
+{
+    if (signal != 0) {
+        return 128 + signal;
+    }
+    return rc == ERR_CONFIG || rc == ERR_LIMIT ? EX_CONFIG : EX_UNAVAILABLE;
 }
 
 int image_command(int argc, char **argv)
@@ -150,15 +199,16 @@ int image_command(int argc, char **argv)
     struct image_line line;
     struct image_status status;
     struct error e = {0};
+    int signal = 0;
     int code = read_line(&line, argc, argv);
 
     if (code != GO_ON) {
         return code;
     }
-    enum err rc = act(&line, &status, &e);
+    enum err rc = act(&line, &status, &signal, &e);
     if (rc != ERR_OK) {
         fprintf(stderr, RUNNER_NAME " image: %s\n", e.msg);
-        return rc == ERR_CONFIG ? EX_CONFIG : EX_UNAVAILABLE;
+        return exit_code(rc, signal);
     }
     print_status(&line, &status);
     return line.build || status.freshness == IMAGE_FRESH ? EX_OK

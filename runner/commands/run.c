@@ -114,23 +114,27 @@ static bool over_network(const struct run *r)
 static enum err find_network(struct run *r, struct error *e)
 {
     const char *name = r->settings.network;
+    bool ours = strcmp(name, OUR_NETWORK) == 0;
     bool found = false;
+    enum err rc = ERR_OK;
 
     if (strcmp(name, "none") == 0) {
         return ERR_OK;
     }
-    if (strcmp(name, OUR_NETWORK) == 0 && !r->options->dry_run) {
-        return engine_network_ensure(r->engine, name, &r->network, e);
-    }
-    if (strcmp(name, "host") == 0) {
+    if (ours && !r->options->dry_run) {
+        rc = engine_network_ensure(r->engine, name, &r->network, e);
+        found = true;
+    } else if (strcmp(name, "host") == 0) {
         snprintf(r->network.gateway, sizeof(r->network.gateway), "127.0.0.1");
+        found = true;
     } else {
-        enum err rc = engine_network_inspect(r->engine, name, &r->network, &found, e);
-        if (rc != ERR_OK || (!found && !r->options->dry_run)) {
-            return rc != ERR_OK ? rc : err_set(e, ERR_CONFIG, "there is no network %s", name);
-        }
+        rc = engine_network_inspect(r->engine, name, &r->network, &found, e);
     }
-    if (!r->network.internal && strcmp(name, OUR_NETWORK) != 0) {
+    if (rc != ERR_OK || (!found && !r->options->dry_run)) {
+        return rc != ERR_OK ? rc : err_set(e, ERR_CONFIG, "there is no network %s", name);
+    }
+    /* Ours too: somebody else may have made one of that name. */
+    if (!r->network.internal && (found || !ours)) {
         log_warn("runner",
                  LOG_MSG("the cloud's metadata address 169.254.169.254 can be reached from it"),
                  LOG_STR("network", name));

@@ -1,22 +1,24 @@
 /*
- * A container's three streams over one hijacked connection: an HTTP request that asks for an
- * upgrade, then raw bytes both ways. The engine answers 101, or 200 and the same bytes; what
- * follows the head in the same read belongs to the streams.
+ * A container's three streams over one hijacked connection (hijack.h): an HTTP request that asks
+ * for an upgrade, then frames (frames.h) one way and raw bytes the other.
+ *
+ * Output is given only while the loop turns and nobody paused: what came too early, or in the same
+ * read as that during which its owner paused, is held (one read at most) and given by `begin`. The
+ * stream below is paused as long as something is held.
  */
 #include "engine/engine_private.h"
 #include "engine/frames.h"
+#include "engine/hijack.h"
 
 #include "net/client.h"
 #include "net/stream.h"
 #include "net/tls.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
 
-#define HEAD_MAX 16384u
+#define DIAL_MS 5000u
 
 enum attach_state { ATTACH_HEAD, ATTACH_OPEN, ATTACH_OVER };
 
@@ -27,42 +29,101 @@ struct attach {
     const struct attach_handler *handler;
     void *ctx;
     enum attach_state state;
-    bool ready;     /* the head has come, or it failed: `rc`, `error` */
+    bool ready;     /* the answer's head has come, or will not: `rc`, `error` */
+    bool paused;    /* by the owner */
     bool end_input; /* no more is taken for stdin */
     bool in_output; /* on_output is on the stack */
     bool closed;    /* attach_close was called in it */
     enum err rc;
     struct error error;
-    struct buf head; /* then: what came with it of the streams, `held` bytes in */
-    size_t held;
-    struct loop_task begin; /* gives them once engine_attach has returned */
+    struct hijack hijack;
+    struct buf held; /* output not given yet, from `given` on */
+    size_t given;
+    struct loop_task begin;
     struct frames frames;
 };
 
-/* ---- the end ---- */
+/* ---- the answer ---- */
 
-static void over(struct attach *a, enum err why)
+static void no_streams(struct attach *a, enum err rc, const char *why)
 {
-    if (a->state == ATTACH_OVER) {
-        return;
-    }
-    bool told = a->state == ATTACH_OPEN;
+    a->rc = err_set(&a->error, rc, "the engine: attach: %s", why);
     a->state = ATTACH_OVER;
+    a->ready = true;
     stream_close(a->stream);
     a->stream = NULL;
-    if (!told) {
-        a->rc = a->rc == ERR_OK
-                    ? err_set(&a->error, ERR_IO, "the engine: attach: the connection was closed")
-                    : a->rc;
-        a->ready = true;
+}
+
+/* An answer that is no stream: the engine's words are its body. */
+static void refused(struct attach *a)
+{
+    struct fetch_answer answer = {.status = a->hijack.status};
+    char message[320];
+
+    buf_init(&answer.body, HIJACK_BODY_MAX + 65536);
+    hijack_refusal(&a->hijack, &answer.body);
+    fetch_message(&answer, message);
+    buf_fini(&answer.body);
+    no_streams(a, ERR_UPSTREAM, message);
+    a->error.sys = answer.status;
+}
+
+/* The connection, or the time for it, ended before the streams were open. */
+static void cut_short(struct attach *a)
+{
+    struct error e = {0};
+
+    if (hijack_end(&a->hijack, &e) == ERR_UPSTREAM) {
+        refused(a);
+    } else {
+        no_streams(a, ERR_IO, e.msg);
+    }
+}
+
+static void on_head(struct attach *a, struct span in)
+{
+    struct error e = {0};
+    struct span rest;
+    enum err rc = hijack_feed(&a->hijack, in, &rest, &e);
+
+    if (rc == ERR_AGAIN) {
         return;
     }
-    a->handler->on_end(a->ctx, why);
+    if (rc == ERR_UPSTREAM) {
+        refused(a);
+        return;
+    }
+    if (rc == ERR_OK) {
+        buf_put_span(&a->held, rest);
+        rc = buf_status(&a->held);
+    }
+    if (rc != ERR_OK) {
+        no_streams(a, rc, e.msg[0] == '\0' ? "out of memory" : e.msg);
+        return;
+    }
+    hijack_fini(&a->hijack);
+    a->state = ATTACH_OPEN;
+    a->ready = true;
+    stream_pause(a->stream); /* until on_begin */
 }
 
 /* ---- output ---- */
 
-static void give_frames(struct attach *a, struct span in)
+/* The last callback: it may close, so nothing follows it. */
+static void over(struct attach *a, enum err why)
+{
+    if (a->state != ATTACH_OPEN) {
+        return;
+    }
+    a->state = ATTACH_OVER;
+    loop_task_cancel(&a->begin);
+    stream_close(a->stream);
+    a->stream = NULL;
+    a->handler->on_end(a->ctx, why);
+}
+
+/* Gives what may be given of *in. False: it is over, `a` may be gone. */
+static bool give(struct attach *a, struct span *in)
 {
     struct error e = {0};
     struct span piece;
@@ -70,8 +131,8 @@ static void give_frames(struct attach *a, struct span in)
     enum err rc = ERR_OK;
 
     a->in_output = true;
-    while (!a->closed && rc == ERR_OK) {
-        rc = frames_next(&a->frames, &in, &stream, &piece, &e);
+    while (!a->closed && !a->paused && rc == ERR_OK) {
+        rc = frames_next(&a->frames, in, &stream, &piece, &e);
         if (rc == ERR_OK) {
             a->handler->on_output(a->ctx, stream == 1 ? 1 : 2, piece.p, piece.n);
         }
@@ -79,80 +140,40 @@ static void give_frames(struct attach *a, struct span in)
     a->in_output = false;
     if (a->closed) {
         attach_close(a);
-    } else if (rc == ERR_PROTO) {
+        return false;
+    }
+    if (rc == ERR_PROTO) {
         over(a, ERR_PROTO);
+        return false;
     }
+    return true;
 }
 
-/* An answer that is no stream: the engine's words are its body, as far as it came. */
-static void refuse(struct attach *a, int status, struct span body)
-{
-    struct fetch_answer answer = {.status = status};
-    char message[320];
-
-    /* A chunked body has its sizes between; the object is what counts. */
-    const char *open = body.n == 0 ? NULL : memchr(body.p, '{', body.n);
-    const char *close = body.n == 0 ? NULL : memrchr(body.p, '}', body.n);
-    buf_init(&answer.body, HEAD_MAX);
-    if (open != NULL && close != NULL && open < close) {
-        buf_put(&answer.body, open, (size_t)(close - open) + 1);
-    }
-    fetch_message(&answer, message);
-    buf_fini(&answer.body);
-    a->rc = err_set(&a->error, ERR_UPSTREAM, "the engine: attach: %s", message);
-    a->error.sys = status;
-    over(a, ERR_UPSTREAM);
-}
-
-/* The status of "HTTP/1.1 101 …"; 0: it is none. */
-static int status_of(const char *head)
-{
-    if (strncmp(head, "HTTP/1.", 7) != 0 || strlen(head) < 12 || head[8] != ' ') {
-        return 0;
-    }
-    for (int i = 9; i < 12; i++) {
-        if (head[i] < '0' || head[i] > '9') {
-            return 0;
-        }
-    }
-    return (head[9] - '0') * 100 + (head[10] - '0') * 10 + (head[11] - '0');
-}
-
-static void on_head(struct attach *a, struct span in)
-{
-    buf_put(&a->head, in.p, in.n);
-    const char *text = buf_cstr(&a->head);
-    const char *end = strstr(text, "\r\n\r\n");
-    if (end == NULL) {
-        if (buf_status(&a->head) != ERR_OK) {
-            a->rc = err_set(&a->error, ERR_PROTO, "the engine: attach: a head without an end");
-            over(a, ERR_PROTO);
-        }
-        return;
-    }
-    size_t n = (size_t)(end - text) + 4;
-    int status = status_of(text);
-    struct span rest = span_after(buf_span(&a->head), n);
-    if (status != 101 && status != 200) {
-        refuse(a, status, rest);
-        return;
-    }
-    a->state = ATTACH_OPEN;
-    a->ready = true;
-    a->held = n;
-    stream_pause(a->stream); /* until on_begin */
-}
-
+/* After engine_attach has returned, and after each pause. */
 static void on_begin(void *ctx)
 {
     struct attach *a = ctx;
-    struct span rest = span_after(buf_span(&a->head), a->held);
+    struct span in = span_after(buf_span(&a->held), a->given);
 
-    if (a->stream != NULL) {
+    if (a->state != ATTACH_OPEN || a->paused || !give(a, &in)) {
+        return;
+    }
+    a->given = a->held.len - in.n;
+    if (!a->paused) {
+        buf_fini(&a->held);
+        a->given = 0;
         stream_resume(a->stream);
     }
-    if (a->state == ATTACH_OPEN) {
-        give_frames(a, rest); /* may close */
+}
+
+static void on_output(struct attach *a, struct span in)
+{
+    if (!give(a, &in) || in.n == 0) {
+        return;
+    }
+    buf_put_span(&a->held, in);
+    if (buf_status(&a->held) != ERR_OK) {
+        over(a, buf_status(&a->held));
     }
 }
 
@@ -168,15 +189,25 @@ static void on_data(void *ctx, const char *p, size_t n)
     if (a->state == ATTACH_HEAD) {
         on_head(a, span_of(p, n));
     } else {
-        give_frames(a, span_of(p, n));
+        on_output(a, span_of(p, n));
+    }
+}
+
+/* Between two frames is the streams' proper end, in whatever way the connection ends. */
+static void ended(struct attach *a, enum err why)
+{
+    bool whole = frames_whole(&a->frames) && a->held.len == a->given;
+
+    if (a->state == ATTACH_HEAD) {
+        cut_short(a);
+    } else {
+        over(a, whole ? ERR_OK : why == ERR_OK ? ERR_CLOSED : why);
     }
 }
 
 static void on_eof(void *ctx)
 {
-    struct attach *a = ctx;
-
-    over(a, frames_whole(&a->frames) ? ERR_OK : ERR_CLOSED);
+    ended(ctx, ERR_CLOSED);
 }
 
 static void on_close(void *ctx, enum err why)
@@ -184,7 +215,7 @@ static void on_close(void *ctx, enum err why)
     struct attach *a = ctx;
 
     a->stream = NULL;
-    over(a, frames_whole(&a->frames) ? ERR_OK : why);
+    ended(a, why);
 }
 
 /* ---- input ---- */
@@ -234,6 +265,7 @@ void attach_end_input(struct attach *a)
 
 void attach_pause(struct attach *a)
 {
+    a->paused = true;
     if (a->stream != NULL) {
         stream_pause(a->stream);
     }
@@ -241,8 +273,9 @@ void attach_pause(struct attach *a)
 
 void attach_resume(struct attach *a)
 {
-    if (a->stream != NULL) {
-        stream_resume(a->stream);
+    if (a->paused) {
+        a->paused = false;
+        loop_defer(a->engine->driver->loop, &a->begin);
     }
 }
 
@@ -274,7 +307,12 @@ static enum err dial(struct attach *a, struct error *e)
         options.tls_host = at.host;
     }
     if (rc == ERR_OK) {
-        rc = client_dial(&at, ENGINE_CALL_MS, &fd, e);
+        struct error mine = {0};
+        rc = client_dial(&at, DIAL_MS, &fd, &mine);
+        if (rc != ERR_OK) {
+            return err_sys(e, rc, mine.sys == 0 ? EIO : mine.sys,
+                           "the engine: attach: cannot connect");
+        }
     }
     return rc == ERR_OK ? stream_new(a->engine->driver->loop, fd, &options, &stream_handler, a,
                                      &a->stream, e)
@@ -283,24 +321,44 @@ static enum err dial(struct attach *a, struct error *e)
 
 static enum err ask(struct attach *a, const char *id, struct error *e)
 {
+    const char *host = strstr(a->engine->peer.base_url, "://") + 3;
     char path[ENGINE_PATH_MAX];
-    enum err rc = engine_path(a->engine, path, e,
-                              "/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", id);
+    enum err rc = engine_path_of(a->engine, path, "/containers/", id,
+                                 "/attach?stream=1&stdin=1&stdout=1&stderr=1", e);
 
     if (rc != ERR_OK) {
         return rc;
     }
-    const struct span pieces[] = {SPAN("POST "), span_str(path),
-                                  SPAN(" HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-                                       "Upgrade: tcp\r\nContent-Length: 0\r\n\r\n")};
+    const struct span pieces[] = {SPAN("POST "), span_str(path), SPAN(" HTTP/1.1\r\nHost: "),
+                                  span_str(host),
+                                  SPAN("\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+                                       "Content-Length: 0\r\n\r\n")};
     rc = stream_write(a->stream, pieces, sizeof(pieces) / sizeof(pieces[0]));
     return rc == ERR_OK ? rc : err_set(e, rc, "the engine: attach: cannot be asked");
+}
+
+static enum err wait_for_answer(struct attach *a, struct error *e)
+{
+    struct driver *d = a->engine->driver;
+    enum err rc = driver_wait(d, &a->ready, driver_deadline(d, a->engine->limits.call_ms));
+
+    if (rc == ERR_AGAIN && a->hijack.status == 0) {
+        return err_set(e, ERR_IO, "the engine: attach: no answer");
+    }
+    if (rc == ERR_AGAIN) {
+        cut_short(a);
+    } else if (rc != ERR_OK) {
+        return err_set(e, rc, "the engine: attach: interrupted");
+    }
+    if (a->rc != ERR_OK && e != NULL) {
+        *e = a->error;
+    }
+    return a->rc;
 }
 
 enum err engine_attach(struct engine *engine, const char *id, const struct attach_handler *handler,
                        void *ctx, struct attach **out, struct error *e)
 {
-    struct driver *d = engine->driver;
     struct attach *a = calloc(1, sizeof(*a));
 
     if (a == NULL) {
@@ -309,7 +367,8 @@ enum err engine_attach(struct engine *engine, const char *id, const struct attac
     a->engine = engine;
     a->handler = handler;
     a->ctx = ctx;
-    buf_init(&a->head, HEAD_MAX + LOOP_READ_SIZE);
+    hijack_init(&a->hijack);
+    buf_init(&a->held, LOOP_READ_SIZE + HIJACK_HEAD_MAX);
     frames_init(&a->frames);
     loop_task_init(&a->begin, on_begin, a);
     enum err rc = dial(a, e);
@@ -317,21 +376,13 @@ enum err engine_attach(struct engine *engine, const char *id, const struct attac
         rc = ask(a, id, e);
     }
     if (rc == ERR_OK) {
-        rc = driver_wait(d, &a->ready, driver_deadline(d, ENGINE_CALL_MS));
-        if (rc != ERR_OK) {
-            rc = err_set(e, rc == ERR_AGAIN ? ERR_IO : rc, "the engine: attach: no answer");
-        } else if (a->rc != ERR_OK) {
-            rc = a->rc;
-            if (e != NULL) {
-                *e = a->error;
-            }
-        }
+        rc = wait_for_answer(a, e);
     }
     if (rc != ERR_OK) {
         attach_close(a);
         return rc;
     }
-    loop_defer(d->loop, &a->begin);
+    loop_defer(engine->driver->loop, &a->begin);
     *out = a;
     return ERR_OK;
 }
@@ -348,6 +399,7 @@ void attach_close(struct attach *a)
     loop_task_cancel(&a->begin);
     stream_close(a->stream);
     tls_server_free(a->tls);
-    buf_fini(&a->head);
+    hijack_fini(&a->hijack);
+    buf_fini(&a->held);
     free(a);
 }

@@ -24,17 +24,16 @@ enum err engine_path(const struct engine *engine, char out[ENGINE_PATH_MAX], str
     return ERR_OK;
 }
 
-enum err engine_encode(const char *text, bool slashes, char *out, size_t size, struct error *e)
+static enum err encode(const char *text, const char *plain, char *out, size_t size, struct error *e)
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t n = 0;
 
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-        bool plain = isalnum(*p) || strchr("-._~", *p) != NULL || (slashes && *p == '/');
         if (n + 4 > size) {
             return err_set(e, ERR_CONFIG, "a name is too long for the engine: %.60s…", text);
         }
-        if (plain) {
+        if (isalnum(*p) || strchr(plain, *p) != NULL) {
             out[n++] = (char)*p;
         } else {
             out[n++] = '%';
@@ -46,12 +45,47 @@ enum err engine_encode(const char *text, bool slashes, char *out, size_t size, s
     return ERR_OK;
 }
 
+enum err engine_encode(const char *text, char *out, size_t size, struct error *e)
+{
+    return encode(text, "-._~", out, size, e);
+}
+
+static bool is_segment(struct span s)
+{
+    return s.n > 0 && !span_eq(s, SPAN(".")) && !span_eq(s, SPAN(".."));
+}
+
+enum err engine_encode_name(const char *text, bool slashes, char *out, size_t size, struct error *e)
+{
+    const char *rest = text;
+    size_t n = strcspn(rest, "/");
+
+    while (is_segment(span_of(rest, n)) && rest[n] == '/') {
+        rest += n + 1;
+        n = strcspn(rest, "/");
+    }
+    if (!is_segment(span_of(rest, n))) {
+        return err_set(e, ERR_CONFIG, "\"%.100s\" is no name of an image, container or network",
+                       text);
+    }
+    return encode(text, slashes ? "-._~/" : "-._~", out, size, e);
+}
+
+enum err engine_path_of(const struct engine *engine, char out[ENGINE_PATH_MAX], const char *before,
+                        const char *name, const char *after, struct error *e)
+{
+    char encoded[ENGINE_PATH_MAX / 2];
+    enum err rc = engine_encode_name(name, false, encoded, sizeof(encoded), e);
+
+    return rc == ERR_OK ? engine_path(engine, out, e, "%s%s%s", before, encoded, after) : rc;
+}
+
 enum err engine_call(struct engine *engine, const struct fetch_request *request,
                      struct fetch_answer *out, struct error *e)
 {
     struct fetch_request r = *request;
 
-    r.total_ms = r.total_ms == 0 ? ENGINE_CALL_MS : r.total_ms;
+    r.total_ms = r.total_ms == 0 ? engine->limits.call_ms : r.total_ms;
     return fetch(engine->driver, &engine->peer, &r, out, e);
 }
 
@@ -69,6 +103,18 @@ enum err engine_expect(const struct fetch_answer *answer, const char *what, int 
         e->sys = answer->status;
     }
     return rc;
+}
+
+void engine_one_line(char *text)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        bool control = (unsigned char)text[i] < 0x20 || text[i] == 0x7f;
+        text[i] = control ? ' ' : text[i];
+        n = text[i] == ' ' ? n : i + 1;
+    }
+    text[n] = '\0';
 }
 
 enum err engine_json(const struct fetch_answer *answer, enum json_type type, const char *what,

@@ -94,7 +94,7 @@ enum err engine_start(struct engine *engine, const char *id, struct error *e) MU
 enum err engine_kill(struct engine *engine, const char *id, const char *signal,
                      struct error *e) MUST_CHECK;
 /* Removes by id or name, running or not, its anonymous volumes too. ERR_OK when there is none, or
- * its removal is in progress. */
+ * its removal is in progress. Waits a little for one that is about to end. */
 enum err engine_remove(struct engine *engine, const char *id, struct error *e) MUST_CHECK;
 
 struct engine_state {

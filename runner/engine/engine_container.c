@@ -1,4 +1,4 @@
-/* Containers: create, start, kill, remove, inspect, list, and waiting for an exit. */
+/* Containers: create, start, kill, remove, inspect, list. Waiting for an exit: engine_exit.c. */
 #include "engine/engine_private.h"
 
 #include "base/json.h"
@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TAKE_BACK_TRIES 5
+#define REMOVE_TRIES    6
 
 /* ---- create ---- */
 
@@ -27,6 +30,14 @@ static enum err expect_created(struct fetch_answer *answer, struct error *e)
     return rc;
 }
 
+/* "Your kernel does not support swap limit capabilities …", "… Limitation discarded." (Docker),
+ * "Resource limits are not supported and ignored on cgroups V1 rootless systems" (podman). */
+static bool says_dropped(const char *warning)
+{
+    return strcasestr(warning, "not support") != NULL || strcasestr(warning, "discarded") != NULL ||
+           strcasestr(warning, "ignored") != NULL;
+}
+
 /* A limit that the engine dropped is no limit: better no container. */
 static enum err check_warnings(struct json_value top, struct error *e)
 {
@@ -35,11 +46,9 @@ static enum err check_warnings(struct json_value top, struct error *e)
 
     while (json_array_next(json_find(top, "Warnings"), &cursor, &item)) {
         char *text = engine_strdup(item);
-        bool dropped = text != NULL &&
-                       (strstr(text, "discarded") != NULL || strstr(text, "not support") != NULL ||
-                        strstr(text, "ignored") != NULL);
-        enum err rc = ERR_OK;
-        if (dropped) {
+        enum err rc = text == NULL ? err_set(e, ERR_NOMEM, "out of memory") : ERR_OK;
+        if (rc == ERR_OK && says_dropped(text)) {
+            engine_one_line(text);
             rc = err_set(e, ERR_UPSTREAM, "the engine drops a limit: %.300s", text);
         }
         free(text);
@@ -65,89 +74,191 @@ static enum err read_created(const struct fetch_answer *answer, char id[ENGINE_I
     return check_warnings(top, e);
 }
 
+/*
+ * The call brought no usable answer, so a container of that name may be there, or come to be: an
+ * engine goes on with a create whose caller has left, and until then says that there is none. What
+ * comes later than this waits is the next sweep's.
+ */
+static void take_back(struct engine *engine, const char *name, bool may_come)
+{
+    struct driver *d = engine->driver;
+    bool before = d->uninterruptible;
+    const bool never = false;
+    bool found = false;
+
+    d->uninterruptible = true;
+    for (int i = 0; i < TAKE_BACK_TRIES; i++) {
+        enum err rc = engine_remove_found(engine, name, &found, NULL);
+        if (rc != ERR_OK || found || !may_come) {
+            break;
+        }
+        (void)!driver_wait(d, &never, driver_deadline(d, engine->limits.take_back_ms));
+    }
+    d->uninterruptible = before;
+}
+
 enum err engine_create(struct engine *engine, const char *name, struct span json,
                        char id[ENGINE_ID_SIZE], struct error *e)
 {
     char path[ENGINE_PATH_MAX];
     char new_id[ENGINE_ID_SIZE] = "";
     struct fetch_answer answer;
-    struct fetch_request request = {
-        .method = "POST", .path = path, .body = json, .total_ms = ENGINE_SLOW_MS};
+    struct error mine = {0};
 
-    enum err rc = engine_path(engine, path, e, "/containers/create?name=%s", name);
+    enum err rc = engine_path_of(engine, path, "/containers/create?name=", name, "", e);
     if (rc != ERR_OK) {
         return rc;
     }
-    rc = engine_call(engine, &request, &answer, e);
+    const struct fetch_request request = {
+        .method = "POST", .path = path, .body = json, .total_ms = engine->limits.slow_ms};
+    rc = engine_call(engine, &request, &answer, &mine);
+    bool may_come = rc == ERR_CLOSED || (rc == ERR_IO && mine.sys == ETIMEDOUT);
     bool maybe_there = rc != ERR_OK;
     if (rc == ERR_OK) {
-        rc = expect_created(&answer, e);
+        rc = expect_created(&answer, &mine);
+        maybe_there = rc == ERR_OK;
         if (rc == ERR_OK) {
-            maybe_there = true;
-            rc = read_created(&answer, new_id, e);
+            rc = read_created(&answer, new_id, &mine);
         }
     }
     buf_fini(&answer.body);
-    if (rc != ERR_OK && maybe_there) { /* it may have been made all the same */
-        bool before = engine->driver->uninterruptible;
-        engine->driver->uninterruptible = true;
-        (void)!engine_remove(engine, name, NULL);
-        engine->driver->uninterruptible = before;
-    }
     if (rc == ERR_OK) {
         memcpy(id, new_id, ENGINE_ID_SIZE);
+        return ERR_OK;
+    }
+    if (maybe_there) {
+        take_back(engine, name, may_come);
+    }
+    if (e != NULL) {
+        *e = mine;
     }
     return rc;
 }
 
 /* ---- simple verbs ---- */
 
-/* A call without a body whose status is `expected`, or one of two that are as good. */
-static enum err verb(struct engine *engine, const char *method, const char *path, const char *what,
-                     const int fine[3], struct error *e)
+/* A call without a body; the engine's words are kept for who must look at them. */
+static enum err verb(struct engine *engine, const char *method, const char *path,
+                     struct fetch_answer *answer, struct error *e)
 {
-    struct fetch_request request = {.method = method, .path = path, .total_ms = ENGINE_SLOW_MS};
-    struct fetch_answer answer;
-    enum err rc = engine_call(engine, &request, &answer, e);
+    const struct fetch_request request = {
+        .method = method, .path = path, .total_ms = engine->limits.slow_ms};
 
-    if (rc == ERR_OK && answer.status != fine[2]) {
-        rc = engine_expect(&answer, what, fine[0], fine[1], e);
-    }
-    buf_fini(&answer.body);
-    return rc;
+    return engine_call(engine, &request, answer, e);
+}
+
+static bool says(const struct fetch_answer *answer, const char *words)
+{
+    char message[320];
+
+    fetch_message(answer, message);
+    return strstr(message, words) != NULL;
 }
 
 enum err engine_start(struct engine *engine, const char *id, struct error *e)
 {
     char path[ENGINE_PATH_MAX];
-    enum err rc = engine_path(engine, path, e, "/containers/%s/start", id);
+    struct fetch_answer answer;
+    enum err rc = engine_path_of(engine, path, "/containers/", id, "/start", e);
 
-    return rc == ERR_OK ? verb(engine, "POST", path, "start", (const int[3]){204, 304, 0}, e) : rc;
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    rc = verb(engine, "POST", path, &answer, e);
+    if (rc == ERR_OK) {
+        rc = engine_expect(&answer, "start", 204, 304, e);
+    }
+    buf_fini(&answer.body);
+    return rc;
+}
+
+/* For one that runs no more Docker has 409, podman 500 and a text; 404: it is gone. */
+static enum err expect_killed(const struct fetch_answer *answer, struct error *e)
+{
+    if (answer->status == 404 || (answer->status == 500 && says(answer, "state improper"))) {
+        return ERR_OK;
+    }
+    return engine_expect(answer, "kill", 204, 409, e);
 }
 
 enum err engine_kill(struct engine *engine, const char *id, const char *signal, struct error *e)
 {
+    char after[64] = "/kill?signal=";
     char path[ENGINE_PATH_MAX];
-    enum err rc = engine_path(engine, path, e, "/containers/%s/kill?signal=%s", id, signal);
+    struct fetch_answer answer;
+    size_t n = strlen(after);
+    enum err rc = engine_encode(signal, after + n, sizeof(after) - n, e);
 
-    /* 409: it is not running; 404: it is gone */
-    return rc == ERR_OK ? verb(engine, "POST", path, "kill", (const int[3]){204, 409, 404}, e) : rc;
+    if (rc == ERR_OK) {
+        rc = engine_path_of(engine, path, "/containers/", id, after, e);
+    }
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    rc = verb(engine, "POST", path, &answer, e);
+    if (rc == ERR_OK) {
+        rc = expect_killed(&answer, e);
+    }
+    buf_fini(&answer.body);
+    return rc;
+}
+
+/* 200: podman's newer answer has a body. 409 has other reasons too: only "removal of container …
+ * is already in progress" is as good as done. */
+static enum err expect_removed(const struct fetch_answer *answer, struct error *e)
+{
+    if (answer->status == 200 || answer->status == 404 ||
+        (answer->status == 409 && says(answer, "in progress"))) {
+        return ERR_OK;
+    }
+    return engine_expect(answer, "remove", 204, 0, e);
+}
+
+/* `again`: podman cannot remove what is just ending ("container state improper: stopped"). */
+static enum err remove_once(struct engine *engine, const char *id, bool *found, bool *again,
+                            struct error *e)
+{
+    char path[ENGINE_PATH_MAX];
+    struct fetch_answer answer;
+    enum err rc = engine_path_of(engine, path, "/containers/", id, "?force=1&v=1", e);
+
+    *found = false;
+    *again = false;
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    rc = verb(engine, "DELETE", path, &answer, e);
+    if (rc == ERR_OK) {
+        rc = expect_removed(&answer, e);
+        *found = rc == ERR_OK && answer.status != 404;
+        *again = answer.status == 500 && says(&answer, "state improper");
+    }
+    buf_fini(&answer.body);
+    return rc;
+}
+
+enum err engine_remove_found(struct engine *engine, const char *id, bool *found, struct error *e)
+{
+    bool again = false;
+
+    return remove_once(engine, id, found, &again, e);
 }
 
 enum err engine_remove(struct engine *engine, const char *id, struct error *e)
 {
-    char path[ENGINE_PATH_MAX];
-    enum err rc = engine_path(engine, path, e, "/containers/%s?force=1&v=1", id);
+    const bool never = false;
+    bool found = false;
+    bool again = false;
+    struct error mine = {0};
+    enum err rc = remove_once(engine, id, &found, &again, &mine);
 
-    if (rc == ERR_OK) {
-        struct error mine = {0};
-        rc = verb(engine, "DELETE", path, "remove", (const int[3]){204, 404, 409}, &mine);
-        if (rc == ERR_UPSTREAM && mine.sys == 200) { /* podman's newer answer has a body */
-            rc = ERR_OK;
-        }
-        if (rc != ERR_OK && e != NULL) {
-            *e = mine;
-        }
+    for (int i = 1; i < REMOVE_TRIES && again; i++) {
+        (void)!driver_wait(engine->driver, &never,
+                           driver_deadline(engine->driver, engine->limits.take_back_ms));
+        rc = remove_once(engine, id, &found, &again, &mine);
+    }
+    if (rc != ERR_OK && e != NULL) {
+        *e = mine;
     }
     return rc;
 }
@@ -180,7 +291,7 @@ enum err engine_inspect(struct engine *engine, const char *id, struct engine_sta
     uint64_t code = 0;
 
     *out = (struct engine_state){0};
-    enum err rc = engine_path(engine, path, e, "/containers/%s/json", id);
+    enum err rc = engine_path_of(engine, path, "/containers/", id, "/json", e);
     if (rc != ERR_OK) {
         return rc;
     }
@@ -234,7 +345,7 @@ enum err engine_list(struct engine *engine, const char *label,
                      void (*each)(void *ctx, const struct engine_container *c), void *ctx,
                      struct error *e)
 {
-    char filters[256];
+    struct buf filters;
     char encoded[512];
     char path[ENGINE_PATH_MAX];
     struct fetch_answer answer;
@@ -242,8 +353,14 @@ enum err engine_list(struct engine *engine, const char *label,
     struct json_value item;
     size_t cursor = 0;
 
-    snprintf(filters, sizeof(filters), "{\"label\":[\"%s\"]}", label);
-    enum err rc = engine_encode(filters, false, encoded, sizeof(encoded), e);
+    buf_init(&filters, sizeof(encoded));
+    buf_put_str(&filters, "{\"label\":[");
+    json_put_string(&filters, span_str(label));
+    buf_put_str(&filters, "]}");
+    enum err rc = buf_status(&filters) == ERR_OK
+                      ? engine_encode(buf_cstr(&filters), encoded, sizeof(encoded), e)
+                      : err_set(e, buf_status(&filters), "the label cannot be asked for");
+    buf_fini(&filters);
     if (rc == ERR_OK) {
         rc = engine_path(engine, path, e, "/containers/json?all=1&filters=%s", encoded);
     }
@@ -263,69 +380,4 @@ enum err engine_list(struct engine *engine, const char *label,
     }
     buf_fini(&answer.body);
     return rc;
-}
-
-/* ---- the next exit ---- */
-
-struct engine_exit {
-    struct fetch_call *call;
-};
-
-enum err engine_exit_watch(struct engine *engine, const char *id, struct engine_exit **out,
-                           struct error *e)
-{
-    char path[ENGINE_PATH_MAX];
-    struct engine_exit *x = NULL;
-    enum err rc = engine_path(engine, path, e, "/containers/%s/wait?condition=next-exit", id);
-
-    if (rc == ERR_OK) {
-        x = calloc(1, sizeof(*x));
-        rc = x == NULL ? err_set(e, ERR_NOMEM, "out of memory") : ERR_OK;
-    }
-    if (rc == ERR_OK) {
-        struct fetch_request request = {.method = "POST", .path = path};
-        rc = fetch_start(engine->driver, &engine->peer, &request, &x->call, e);
-    }
-    if (rc != ERR_OK) {
-        free(x);
-        return rc;
-    }
-    *out = x;
-    return ERR_OK;
-}
-
-const bool *engine_exit_done(const struct engine_exit *x)
-{
-    return fetch_done(x->call);
-}
-
-enum err engine_exit_code(struct engine_exit *x, int *code, struct error *e)
-{
-    struct fetch_answer answer;
-    struct json_value top;
-    uint64_t status = 0;
-    enum err rc = fetch_take(x->call, &answer, e);
-
-    if (rc == ERR_OK) {
-        rc = engine_expect(&answer, "wait", 200, 0, e);
-    }
-    if (rc == ERR_OK) {
-        rc = engine_json(&answer, JSON_OBJECT, "wait", &top, e);
-    }
-    if (rc == ERR_OK && (!json_number_u64(json_find(top, "StatusCode"), &status) || status > 255)) {
-        rc = err_set(e, ERR_PROTO, "the engine: wait: no StatusCode in its answer");
-    }
-    if (rc == ERR_OK) {
-        *code = (int)status;
-    }
-    buf_fini(&answer.body);
-    return rc;
-}
-
-void engine_exit_end(struct engine_exit *x)
-{
-    if (x != NULL) {
-        fetch_end(x->call);
-        free(x);
-    }
 }

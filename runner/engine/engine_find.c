@@ -1,12 +1,11 @@
 /*
- * Looking for an engine: an address that was given is the only one that is tried; else the places
- * where Docker's and podman's clients look, in their order, each by a ping that must be answered.
+ * Looking for an engine: one place after the other (engine_hints.c), each by connecting and a ping
+ * that must be answered, until one speaks a version that we speak.
  */
 #include "engine/engine_private.h"
 
-#include "base/conf.h"
+#include "base/text.h"
 #include "net/client.h"
-#include "net/sha256.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,82 +13,66 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PING_MS 1000u
+static const struct engine_limits limits = {
+    .ping_ms = 1000,
+    .call_ms = 20000,
+    .slow_ms = 120000,
+    .watch_ms = 3000,
+    .take_back_ms = 500,
+    .pull_ms = 60000,
+    .build_ms = 1800000,
+};
 
 struct search {
     struct driver *driver;
+    const struct engine_surroundings *surroundings;
     struct buf *report; /* may be NULL */
     struct engine *found;
-    enum err rc; /* ERR_CLOSED, ERR_NOMEM, ERR_CONFIG end the search */
-    struct error error;
     unsigned tried;
+    char reason[200];   /* why the most telling one failed; "" when no place was there */
+    enum err rc;        /* ends the search: ERR_CLOSED, ERR_NOMEM, ERR_CONFIG of a given place */
+    struct error error; /* of rc */
+    struct error unfit; /* an engine that answers, and cannot be used: the last resort's error */
+    bool has_unfit;
 };
 
-/* ---- one place ---- */
+/* ---- versions ---- */
 
-static void tell(struct search *s, const char *address, const char *why)
-{
-    if (s->report != NULL) {
-        buf_printf(s->report, "  %-45s %s\n", address, why);
-    }
-}
-
-/* A socket that refuses says why in words that libcurl does not have. */
-static const char *socket_fault(const struct engine_place *place)
-{
-    struct client_endpoint at = {.transport = CLIENT_UNIX};
-    struct error e = {0};
-    int fd = -1;
-
-    memcpy(at.path, place->socket, sizeof(at.path));
-    if (client_dial(&at, PING_MS, &fd, &e) == ERR_OK) {
-        close(fd);
-        return NULL;
-    }
-    return e.sys == 0 ? "cannot connect" : strerror(e.sys);
-}
-
+/* The 44 of "1.44"; 0: it is no such version. */
 static unsigned minor_of(const char *version)
 {
-    unsigned minor = 0;
-    const char *dot = strchr(version, '.');
+    uint64_t minor = 0;
 
-    if (strncmp(version, "1.", 2) != 0 || dot == NULL) {
-        return 0;
-    }
-    for (const char *p = dot + 1; *p >= '0' && *p <= '9' && minor < 10000; p++) {
-        minor = minor * 10 + (unsigned)(*p - '0');
-    }
-    return minor;
+    return strncmp(version, "1.", 2) == 0 && text_u64(span_str(version + 2), &minor) &&
+                   minor < 10000
+               ? (unsigned)minor
+               : 0;
 }
 
-/* The highest version that both speak; DOCKER_API_VERSION is the user's own choice. */
-static enum err negotiate(struct engine *engine, struct json_value about, struct error *e)
+enum err engine_negotiate(const char *newest, const char *oldest, const char *forced, char out[16],
+                          struct error *e)
 {
-    const char *forced = getenv("DOCKER_API_VERSION");
-    char newest[16];
-    char oldest[16];
-    unsigned minor = ENGINE_API_MAX;
-
-    (void)engine_text(about, "ApiVersion", newest, sizeof(newest));
-    (void)engine_text(about, "MinAPIVersion", oldest, sizeof(oldest));
+    bool chosen = forced != NULL && forced[0] != '\0';
     unsigned theirs = minor_of(newest);
+    unsigned minor = theirs < ENGINE_API_MAX ? theirs : ENGINE_API_MAX;
+
     if (theirs == 0) {
-        return err_set(e, ERR_PROTO, "%s: no ApiVersion in its answer", engine->place.address);
+        return err_set(e, ERR_PROTO, "no ApiVersion in its answer");
     }
-    minor = theirs < minor ? theirs : minor;
-    if (forced != NULL && forced[0] != '\0') {
+    if (chosen) {
         minor = minor_of(forced);
     }
-    if (minor < ENGINE_API_MIN || minor < minor_of(oldest)) {
-        return err_set(e, ERR_CONFIG,
-                       "%s: speaks API versions %s to %s; 1.%u to 1.%u are spoken here%s",
-                       engine->place.address, oldest, newest, ENGINE_API_MIN, ENGINE_API_MAX,
-                       forced == NULL ? "" : " (DOCKER_API_VERSION is set)");
+    if (minor < ENGINE_API_MIN || minor < minor_of(oldest) || minor > theirs) {
+        return err_set(
+            e, ERR_CONFIG, "it speaks API versions %s to %s; 1.%d to 1.%d are spoken here%s%s",
+            oldest[0] == '\0' ? "(unknown)" : oldest, newest, ENGINE_API_MIN, ENGINE_API_MAX,
+            chosen ? "; DOCKER_API_VERSION is " : "", chosen ? forced : "");
     }
-    snprintf(engine->version, sizeof(engine->version), "1.%u", minor);
+    snprintf(out, 16, "1.%u", minor);
     return ERR_OK;
 }
+
+/* ---- one place ---- */
 
 static void name_kind(struct engine *engine, struct json_value about)
 {
@@ -105,33 +88,45 @@ static void name_kind(struct engine *engine, struct json_value about)
     }
 }
 
-static enum err ping(struct engine *engine, struct error *e)
+static enum err read_about(struct engine *engine, const struct fetch_answer *answer,
+                           const char *forced, struct error *e)
 {
-    struct fetch_request request = {
-        .method = "GET", .path = "/_ping", .connect_ms = PING_MS, .total_ms = PING_MS};
-    struct fetch_answer answer;
-    enum err rc = fetch(engine->driver, &engine->peer, &request, &answer, e);
+    struct json_value about;
+    char newest[16];
+    char oldest[16];
+    enum err rc = engine_json(answer, JSON_OBJECT, "version", &about, e);
 
     if (rc == ERR_OK) {
-        rc = engine_expect(&answer, "ping", 200, 0, e);
+        (void)engine_text(about, "ApiVersion", newest, sizeof(newest));
+        (void)engine_text(about, "MinAPIVersion", oldest, sizeof(oldest));
+        name_kind(engine, about);
+        rc = engine_negotiate(newest, oldest, forced, engine->version, e);
     }
+    return rc;
+}
+
+static enum err get(struct engine *engine, const char *path, const char *what, uint32_t ms,
+                    struct fetch_answer *answer, struct error *e)
+{
+    struct fetch_request request = {
+        .method = "GET", .path = path, .connect_ms = limits.ping_ms, .total_ms = ms};
+    enum err rc = engine_call(engine, &request, answer, e);
+
+    return rc == ERR_OK ? engine_expect(answer, what, 200, 0, e) : rc;
+}
+
+static enum err ask(struct engine *engine, const char *forced, struct error *e)
+{
+    struct fetch_answer answer;
+    enum err rc = get(engine, "/_ping", "ping", limits.ping_ms, &answer, e);
+
     buf_fini(&answer.body);
     if (rc != ERR_OK) {
         return rc;
     }
-    request =
-        (struct fetch_request){.method = "GET", .path = "/version", .total_ms = ENGINE_CALL_MS};
-    rc = fetch(engine->driver, &engine->peer, &request, &answer, e);
+    rc = get(engine, "/version", "version", limits.call_ms, &answer, e);
     if (rc == ERR_OK) {
-        rc = engine_expect(&answer, "version", 200, 0, e);
-    }
-    struct json_value about;
-    if (rc == ERR_OK) {
-        rc = engine_json(&answer, JSON_OBJECT, "version", &about, e);
-    }
-    if (rc == ERR_OK) {
-        name_kind(engine, about);
-        rc = negotiate(engine, about, e);
+        rc = read_about(engine, &answer, forced, e);
     }
     buf_fini(&answer.body);
     return rc;
@@ -145,6 +140,7 @@ static struct engine *engine_new(struct driver *d, const struct engine_place *pl
         return NULL;
     }
     engine->driver = d;
+    engine->limits = limits;
     engine->place = *place;
     engine->peer = (struct fetch_peer){
         .name = "the engine",
@@ -157,168 +153,142 @@ static struct engine *engine_new(struct driver *d, const struct engine_place *pl
     return engine;
 }
 
-static const char *fault_text(const struct error *e)
+/* ---- the search ---- */
+
+static bool stop(struct search *s, enum err rc, const struct error *e)
 {
-    return e->sys == ETIMEDOUT ? "accepts and does not answer" : e->msg;
+    s->rc = rc;
+    s->error = *e;
+    return true;
+}
+
+/* `telling`: people know better what to do about it than about a place that is not there. */
+static void failed(struct search *s, const struct engine_hint *hint, const char *why, bool telling)
+{
+    const char *gap = hint->source[0] == '\0' ? "" : " ";
+
+    s->tried++;
+    if (s->report != NULL) {
+        buf_printf(s->report, "  %s%s%-*s %s\n", hint->source, gap,
+                   hint->source[0] == '\0' ? 45 : 0, hint->address, why);
+    }
+    if (telling && s->reason[0] == '\0') {
+        snprintf(s->reason, sizeof(s->reason), "; %s%s%s: %s", hint->source, gap, hint->address,
+                 why);
+    }
+}
+
+/* A socket that refuses says why in words that libcurl does not have. 0: it takes connections. */
+static int socket_fault(const struct engine_place *place)
+{
+    struct client_endpoint at = {.transport = CLIENT_UNIX};
+    struct error e = {0};
+    int fd = -1;
+
+    memcpy(at.path, place->socket, sizeof(at.path));
+    if (client_dial(&at, limits.ping_ms, &fd, &e) == ERR_OK) {
+        close(fd);
+        return 0;
+    }
+    return e.sys == 0 ? EIO : e.sys;
+}
+
+static bool try_socket_first(struct search *s, const struct engine_hint *hint,
+                             const struct engine_place *place)
+{
+    char why[160];
+    int sys = place->socket[0] == '\0' ? 0 : socket_fault(place);
+
+    if (sys == 0) {
+        return true;
+    }
+    snprintf(why, sizeof(why), "%s%s", sys == ETIMEDOUT ? "does not answer" : strerror(sys),
+             sys == EACCES ? " (is this user in the engine's group?)" : "");
+    failed(s, hint, why, hint->given || sys != ENOENT);
+    return false;
 }
 
 /* True when the search is over: found, or nothing more is to be tried. */
-static bool try_place(struct search *s, const struct engine_place *place)
+static bool try_place(struct search *s, const struct engine_hint *hint,
+                      const struct engine_place *place)
 {
-    const char *fault = place->socket[0] == '\0' ? NULL : socket_fault(place);
+    struct error e = {0};
 
-    s->tried++;
-    if (fault != NULL) {
-        tell(s, place->address, fault);
-        return false;
+    if (!try_socket_first(s, hint, place)) {
+        return hint->given;
     }
     struct engine *engine = engine_new(s->driver, place);
     if (engine == NULL) {
-        s->rc = err_set(&s->error, ERR_NOMEM, "out of memory");
-        return true;
+        (void)err_set(&e, ERR_NOMEM, "out of memory");
+        return stop(s, ERR_NOMEM, &e);
     }
-    struct error e = {0};
-    enum err rc = ping(engine, &e);
+    enum err rc = ask(engine, s->surroundings->docker_api_version, &e);
     if (rc == ERR_OK) {
         s->found = engine;
         return true;
     }
     engine_free(engine);
-    tell(s, place->address, fault_text(&e));
-    if (rc == ERR_CLOSED || rc == ERR_NOMEM || rc == ERR_CONFIG) {
-        s->rc = rc;
-        s->error = e;
-        return true;
+    failed(s, hint, e.sys == ETIMEDOUT ? "accepts and does not answer" : e.msg, true);
+    if (rc == ERR_CONFIG && !s->has_unfit) {
+        s->has_unfit = true;
+        (void)err_set(&s->unfit, ERR_CONFIG, "%s: %s", place->address, e.msg);
+    }
+    return rc == ERR_CLOSED || rc == ERR_NOMEM ? stop(s, rc, &e) : hint->given;
+}
+
+static bool on_hint(void *ctx, const struct engine_hint *hint)
+{
+    struct search *s = ctx;
+    struct engine_place place;
+    struct error e = {0};
+    const char *fault = hint->fault;
+
+    if (fault == NULL && engine_place_read(hint->address, hint->tls_dir, &place, &e) != ERR_OK) {
+        fault = e.msg;
+    }
+    if (fault == NULL) {
+        return try_place(s, hint, &place);
+    }
+    failed(s, hint, fault, hint->given);
+    if (hint->given) {
+        struct error mine = {0};
+        (void)err_set(&mine, ERR_CONFIG, "%s %s: %s", hint->source, hint->address, fault);
+        return stop(s, ERR_CONFIG, &mine);
     }
     return false;
 }
 
-/* An address that somebody gave, by `source`: nothing else is tried after it. */
-static bool try_given(struct search *s, const char *source, const char *text)
+static enum err none_found(const struct search *s, struct error *e)
 {
-    struct engine_place place;
-    struct error e = {0};
-
-    if (engine_place_read(text, &place, &e) != ERR_OK) {
-        s->rc = err_set(&s->error, ERR_CONFIG, "%s %s: %s", source, text, e.msg);
-        return true;
+    if (s->rc != ERR_OK || s->has_unfit) {
+        if (e != NULL) {
+            *e = s->rc != ERR_OK ? s->error : s->unfit;
+        }
+        return s->rc != ERR_OK ? s->rc : ERR_CONFIG;
     }
-    (void)try_place(s, &place);
-    return true;
+    return err_set(e, ERR_IO,
+                   "no container engine answered (%u tried): start Docker (systemctl start docker) "
+                   "or podman's service, or run without a container (--no-sandbox, or "
+                   "sandbox.enabled: false)%s",
+                   s->tried, s->reason);
 }
 
-static bool try_socket(struct search *s, const char *dir, const char *rest)
+enum err engine_find_in(struct driver *d, const struct engine_surroundings *surroundings,
+                        const char *flag, struct engine **out, struct buf *report, struct error *e)
 {
-    struct engine_place place;
-    char path[PATH_MAX];
-
-    if (dir == NULL || dir[0] == '\0') {
-        return false;
-    }
-    int n = snprintf(path, sizeof(path), "%s%s", dir, rest);
-    if (n < 0 || (size_t)n >= sizeof(path) || engine_place_read(path, &place, NULL) != ERR_OK) {
-        tell(s, path, "the path is too long for a socket");
-        return false;
-    }
-    return try_place(s, &place);
-}
-
-/* ---- docker's contexts ---- */
-
-/* The JSON file's text; false when there is none. The caller frees. */
-static bool load_json(const char *path, char **text, struct json_value *out)
-{
-    struct json_rules rules = {.max_depth = 64};
-    struct json_fault fault;
-    size_t n = 0;
-
-    *text = NULL;
-    return conf_load(path, text, &n, NULL) == ERR_OK &&
-           json_check_value(span_of(*text, n), &rules, out, &fault) == ERR_OK;
-}
-
-static bool current_context(const char *home, char *out, size_t size)
-{
-    const char *named = getenv("DOCKER_CONTEXT");
-    char path[PATH_MAX];
-    char *text = NULL;
-    struct json_value top;
-
-    if (named != NULL && named[0] != '\0') {
-        snprintf(out, size, "%s", named);
-        return true;
-    }
-    snprintf(path, sizeof(path), "%s/.docker/config.json", home);
-    bool found = load_json(path, &text, &top) && engine_text(top, "currentContext", out, size);
-    free(text);
-    return found;
-}
-
-/* ~/.docker/contexts/meta/<sha256 of the name>/meta.json */
-static bool try_context(struct search *s, const char *home)
-{
-    char name[256];
-    char hash[SHA256_HEX_SIZE];
-    char path[PATH_MAX];
-    char host[PATH_MAX];
-    char *text = NULL;
-    struct json_value top;
-    bool over = false;
-
-    if (home == NULL || !current_context(home, name, sizeof(name)) ||
-        strcmp(name, "default") == 0 || !sha256_hex(span_str(name), hash)) {
-        return false;
-    }
-    snprintf(path, sizeof(path), "%s/.docker/contexts/meta/%s/meta.json", home, hash);
-    if (load_json(path, &text, &top) &&
-        engine_text(json_find(json_find(top, "Endpoints"), "docker"), "Host", host, sizeof(host))) {
-        over = try_given(s, "docker context", host);
-    } else {
-        tell(s, name, "a docker context without an address");
-    }
-    free(text);
-    return over;
-}
-
-/* ---- the order ---- */
-
-static void search_all(struct search *s)
-{
-    static const char *const in_home[] = {
-        "/.docker/run/docker.sock", "/.docker/desktop/docker.sock", "/.colima/default/docker.sock",
-        "/.colima/docker.sock",     "/.orbstack/run/docker.sock",   "/.rd/docker.sock"};
-    const char *docker = getenv("DOCKER_HOST");
-    const char *container = getenv("CONTAINER_HOST");
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    const char *home = getenv("HOME");
-    bool over = docker != NULL && docker[0] != '\0' ? try_given(s, "DOCKER_HOST", docker)
-                                                    : try_context(s, home);
-
-    over =
-        over || try_socket(s, "/var/run/docker.sock", "") || try_socket(s, runtime, "/docker.sock");
-    for (size_t i = 0; i < sizeof(in_home) / sizeof(in_home[0]) && !over; i++) {
-        over = try_socket(s, home, in_home[i]);
-    }
-    if (!over && container != NULL && container[0] != '\0') {
-        over = try_given(s, "CONTAINER_HOST", container);
-    }
-    over = over || try_socket(s, runtime, "/podman/podman.sock") ||
-           try_socket(s, "/run/podman/podman.sock", "");
-    (void)over;
-}
-
-enum err engine_find(struct driver *d, const char *flag, struct engine **out, struct buf *report,
-                     struct error *e)
-{
-    struct search s = {.driver = d, .report = report};
+    struct search s = {.driver = d, .surroundings = surroundings, .report = report};
+    size_t before = report == NULL ? 0 : report->len;
 
     if (report != NULL) {
         buf_put_str(report, "No container engine answered:\n");
     }
-    if (flag != NULL) {
-        (void)try_given(&s, "--engine", flag);
-    } else {
-        search_all(&s);
+    engine_hints(surroundings, flag, on_hint, &s);
+    if (s.found != NULL) {
+        if (report != NULL) {
+            buf_truncate(report, before);
+        }
+        *out = s.found;
+        return ERR_OK;
     }
     if (report != NULL) {
         buf_put_str(report,
@@ -326,21 +296,19 @@ enum err engine_find(struct driver *d, const char *flag, struct engine **out, st
                     "(systemctl start podman.socket), or name one with --engine. Without a\n"
                     "container: --no-sandbox, or sandbox.enabled: false.\n");
     }
-    if (s.found != NULL) {
-        *out = s.found;
-        return ERR_OK;
-    }
-    if (s.rc != ERR_OK) {
-        if (e != NULL) {
-            *e = s.error;
-        }
-        return s.rc;
-    }
-    return err_set(e, ERR_IO,
-                   "no container engine answered (%u tried%s%s): start Docker or podman's service, "
-                   "or use --no-sandbox or sandbox.enabled: false to run without a container",
-                   s.tried, flag == NULL ? "" : ": ", flag == NULL ? "" : flag);
+    return none_found(&s, e);
 }
+
+enum err engine_find(struct driver *d, const char *flag, struct engine **out, struct buf *report,
+                     struct error *e)
+{
+    struct engine_surroundings surroundings;
+
+    engine_surroundings_read(&surroundings);
+    return engine_find_in(d, &surroundings, flag, out, report, e);
+}
+
+/* ---- what was found ---- */
 
 void engine_free(struct engine *engine)
 {

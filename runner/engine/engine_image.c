@@ -5,11 +5,12 @@
 #include "base/json.h"
 #include "engine/registry_auth.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PULL_STALL_MS 60000u
+#define NAME_MAX_BYTES (ENGINE_PATH_MAX / 4)
 
 static void strings_fini(struct engine_strings *s)
 {
@@ -32,44 +33,69 @@ void engine_image_fini(struct engine_image *image)
     *image = (struct engine_image){0};
 }
 
-/* False: out of memory, or an element that is no string. null is an empty list. */
-static bool read_strings(struct json_value array, struct engine_strings *out)
+/* NULL stays for what is no string. */
+static enum err read_string(struct json_value v, char **out, struct error *e)
+{
+    *out = engine_strdup(v);
+    return *out != NULL || v.type != JSON_STRING ? ERR_OK : err_set(e, ERR_NOMEM, "out of memory");
+}
+
+/* null is an empty list. */
+static enum err read_strings(struct json_value array, struct engine_strings *out, struct error *e)
 {
     struct json_value item;
     size_t cursor = 0;
     size_t n = 0;
+    enum err rc = ERR_OK;
 
     while (json_array_next(array, &cursor, &item)) {
         n++;
     }
     out->v = calloc(n + 1, sizeof(*out->v));
-    cursor = 0;
-    while (out->v != NULL && json_array_next(array, &cursor, &item)) {
-        out->v[out->n] = engine_strdup(item);
-        if (out->v[out->n] == NULL) {
-            return false;
-        }
-        out->n++;
+    if (out->v == NULL) {
+        return err_set(e, ERR_NOMEM, "out of memory");
     }
-    return out->v != NULL;
+    cursor = 0;
+    while (rc == ERR_OK && json_array_next(array, &cursor, &item)) {
+        rc = item.type == JSON_STRING
+                 ? read_string(item, &out->v[out->n], e)
+                 : err_set(e, ERR_PROTO, "the engine: image inspect: a list of more than strings");
+        out->n += rc == ERR_OK ? 1 : 0;
+    }
+    return rc;
 }
 
 static enum err read_image(struct json_value top, struct engine_image *out, struct error *e)
 {
     struct json_value config = json_find(top, "Config");
     struct json_value labels = json_find(config, "Labels");
+    struct {
+        struct json_value value;
+        char **out;
+    } texts[] = {
+        {json_find(top, "Id"), &out->id},
+        {json_find(config, "User"), &out->user},
+        {json_find(labels, "tactus.version"), &out->version_label},
+        {json_find(labels, "tactus.source_hash"), &out->hash_label},
+    };
+    enum err rc = ERR_OK;
 
-    out->id = engine_strdup(json_find(top, "Id"));
-    out->user = engine_strdup(json_find(config, "User"));
-    out->version_label = engine_strdup(json_find(labels, "tactus.version"));
-    out->hash_label = engine_strdup(json_find(labels, "tactus.source_hash"));
-    if (!read_strings(json_find(config, "Entrypoint"), &out->entrypoint) ||
-        !read_strings(json_find(config, "Cmd"), &out->command) ||
-        !read_strings(json_find(config, "Env"), &out->env)) {
-        engine_image_fini(out);
-        return err_set(e, ERR_PROTO, "the engine: image inspect: its answer cannot be read");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && rc == ERR_OK; i++) {
+        rc = read_string(texts[i].value, texts[i].out, e);
     }
-    return ERR_OK;
+    if (rc == ERR_OK) {
+        rc = read_strings(json_find(config, "Entrypoint"), &out->entrypoint, e);
+    }
+    if (rc == ERR_OK) {
+        rc = read_strings(json_find(config, "Cmd"), &out->command, e);
+    }
+    if (rc == ERR_OK) {
+        rc = read_strings(json_find(config, "Env"), &out->env, e);
+    }
+    if (rc != ERR_OK) {
+        engine_image_fini(out);
+    }
+    return rc;
 }
 
 enum err engine_image_inspect(struct engine *engine, const char *name, struct engine_image *out,
@@ -82,7 +108,7 @@ enum err engine_image_inspect(struct engine *engine, const char *name, struct en
 
     *out = (struct engine_image){0};
     *found = false;
-    enum err rc = engine_encode(name, true, encoded, sizeof(encoded), e);
+    enum err rc = engine_encode_name(name, true, encoded, sizeof(encoded), e);
     if (rc == ERR_OK) {
         rc = engine_path(engine, path, e, "/images/%s/json", encoded);
     }
@@ -107,28 +133,82 @@ enum err engine_image_inspect(struct engine *engine, const char *name, struct en
 
 /* ---- long operations ---- */
 
-/* A POST whose 200 is a stream of progress objects, the failure one of them. */
-static enum err follow(struct engine *engine, const struct fetch_request *asked, const char *what,
-                       engine_progress_fn *progress, void *ctx, struct error *e)
+struct following {
+    struct progress progress;
+    struct loop *loop;
+    uint64_t heard_at; /* loop_now() of the last byte, or of the start */
+};
+
+static void on_bytes(void *ctx, const char *p, size_t n)
 {
-    struct progress p;
+    struct following *f = ctx;
+
+    f->heard_at = loop_now(f->loop);
+    progress_feed(&f->progress, p, n);
+}
+
+/* Until it is done, or nothing came for `silence_ms`: also before the answer's head, which engines
+ * send with their first word only. */
+static enum err wait_while_heard(struct driver *d, struct following *f, struct fetch_call *call,
+                                 uint32_t silence_ms, const char *what, struct error *e)
+{
+    enum err rc = ERR_AGAIN;
+
+    while (rc == ERR_AGAIN && loop_now(d->loop) < f->heard_at + silence_ms) {
+        rc = driver_wait(d, fetch_done(call), f->heard_at + silence_ms);
+    }
+    if (rc == ERR_AGAIN) {
+        rc = err_set(e, ERR_IO, "the engine: %s: no word for %u ms", what, (unsigned)silence_ms);
+        if (e != NULL) {
+            e->sys = ETIMEDOUT;
+        }
+    } else if (rc != ERR_OK) {
+        rc = err_set(e, rc, "the engine: %s: interrupted", what);
+    }
+    return rc;
+}
+
+/* A POST whose 200 is a stream of progress objects, the failure one of them. */
+static enum err follow(struct engine *engine, const struct fetch_request *asked,
+                       uint32_t silence_ms, const char *what, engine_progress_fn *progress,
+                       void *ctx, struct error *e)
+{
+    struct driver *d = engine->driver;
+    struct following f = {.loop = d->loop, .heard_at = loop_now(d->loop)};
+    struct fetch_call *call = NULL;
     struct fetch_answer answer;
     struct fetch_request request = *asked;
 
-    progress_init(&p, progress, ctx);
     request.method = "POST";
-    request.total_ms = UINT32_MAX;
-    request.on_bytes = progress_feed;
-    request.ctx = &p;
-    enum err rc = engine_call(engine, &request, &answer, e);
+    request.on_bytes = on_bytes;
+    request.ctx = &f;
+    progress_init(&f.progress, progress, ctx);
+    enum err rc = fetch_start(d, &engine->peer, &request, &call, e);
     if (rc == ERR_OK) {
-        rc = engine_expect(&answer, what, 200, 0, e);
+        rc = wait_while_heard(d, &f, call, silence_ms, what, e);
     }
     if (rc == ERR_OK) {
-        rc = progress_end(&p, what, e);
+        rc = fetch_take(call, &answer, e);
+        if (rc == ERR_OK) {
+            rc = engine_expect(&answer, what, 200, 0, e);
+        }
+        buf_fini(&answer.body);
     }
-    progress_fini(&p);
-    buf_fini(&answer.body);
+    fetch_end(call);
+    /* What the engine said itself tells more than that its connection broke off then. */
+    if (rc == ERR_OK || (rc == ERR_IO && f.progress.failed)) {
+        rc = progress_end(&f.progress, what, e);
+    }
+    progress_fini(&f.progress);
+    return rc;
+}
+
+static enum err with_name(enum err rc, const char *name, const char *why, struct error *e)
+{
+    if (rc != ERR_OK && e != NULL) {
+        (void)err_wrap(e, "image %.120s %s", name, why);
+        engine_one_line(e->msg);
+    }
     return rc;
 }
 
@@ -140,6 +220,17 @@ static bool has_tag(const char *name)
     return strchr(name, '@') != NULL || strchr(slash == NULL ? name : slash, ':') != NULL;
 }
 
+static void put_auth(const char *name, struct buf *out)
+{
+    struct engine_surroundings surroundings;
+    char path[PATH_MAX];
+
+    engine_surroundings_read(&surroundings);
+    if (engine_docker_file(&surroundings, "/config.json", path)) {
+        registry_auth(path, name, out);
+    }
+}
+
 enum err engine_image_pull(struct engine *engine, const char *name, engine_progress_fn *progress,
                            void *ctx, struct error *e)
 {
@@ -147,7 +238,7 @@ enum err engine_image_pull(struct engine *engine, const char *name, engine_progr
     char path[ENGINE_PATH_MAX];
     struct buf auth;
 
-    enum err rc = engine_encode(name, false, encoded, sizeof(encoded), e);
+    enum err rc = engine_encode_name(name, false, encoded, sizeof(encoded), e);
     if (rc == ERR_OK) {
         rc = engine_path(engine, path, e, "/images/create?fromImage=%s%s", encoded,
                          has_tag(name) ? "" : "&tag=latest");
@@ -155,15 +246,15 @@ enum err engine_image_pull(struct engine *engine, const char *name, engine_progr
     if (rc != ERR_OK) {
         return rc;
     }
-    struct fetch_request request = {.path = path, .stall_ms = PULL_STALL_MS};
-    buf_init(&auth, 16384);
-    registry_auth(name, &auth);
+    struct fetch_request request = {.path = path};
+    buf_init(&auth, 65536);
+    put_auth(name, &auth);
     if (auth.len > 0 && buf_status(&auth) == ERR_OK) {
         request.extra[0] = (struct http_header){SPAN("X-Registry-Auth"), buf_span(&auth)};
     }
-    rc = follow(engine, &request, "pull", progress, ctx, e);
+    rc = follow(engine, &request, engine->limits.pull_ms, "pull", progress, ctx, e);
     buf_wipe(&auth);
-    return rc == ERR_OK ? rc : err_wrap(e, "image %s cannot be pulled", name);
+    return with_name(rc, name, "cannot be pulled", e);
 }
 
 /* {"key":"value",…} from "key=value" texts. */
@@ -185,23 +276,23 @@ enum err engine_image_build(struct engine *engine, const char *name, const char 
                             struct span context, const char *const *labels, size_t nlabels,
                             engine_progress_fn *progress, void *ctx, struct error *e)
 {
-    char tag[ENGINE_PATH_MAX / 4];
-    char dockerfile[ENGINE_PATH_MAX / 4];
-    char options[ENGINE_PATH_MAX / 4];
+    char tag[NAME_MAX_BYTES];
+    char dockerfile[NAME_MAX_BYTES];
+    char options[NAME_MAX_BYTES * 3 / 2];
     char path[ENGINE_PATH_MAX];
     struct buf json;
 
-    buf_init(&json, sizeof(options) / 3);
+    buf_init(&json, sizeof(options));
     put_labels(&json, labels, nlabels);
     enum err rc = buf_status(&json) == ERR_OK
-                      ? engine_encode(buf_cstr(&json), false, options, sizeof(options), e)
+                      ? engine_encode(buf_cstr(&json), options, sizeof(options), e)
                       : err_set(e, ERR_CONFIG, "the labels are too long");
     buf_fini(&json);
     if (rc == ERR_OK) {
-        rc = engine_encode(name, false, tag, sizeof(tag), e);
+        rc = engine_encode_name(name, false, tag, sizeof(tag), e);
     }
     if (rc == ERR_OK) {
-        rc = engine_encode(file, false, dockerfile, sizeof(dockerfile), e);
+        rc = engine_encode(file, dockerfile, sizeof(dockerfile), e);
     }
     if (rc == ERR_OK) {
         rc = engine_path(engine, path, e, "/build?t=%s&dockerfile=%s&labels=%s&rm=1&forcerm=1", tag,
@@ -210,7 +301,8 @@ enum err engine_image_build(struct engine *engine, const char *name, const char 
     if (rc != ERR_OK) {
         return rc;
     }
-    struct fetch_request request = {.path = path, .body = context, .type = "application/x-tar"};
-    rc = follow(engine, &request, "build", progress, ctx, e);
-    return rc == ERR_OK ? rc : err_wrap(e, "image %s cannot be built", name);
+    const struct fetch_request request = {
+        .path = path, .body = context, .type = "application/x-tar"};
+    rc = follow(engine, &request, engine->limits.build_ms, "build", progress, ctx, e);
+    return with_name(rc, name, "cannot be built", e);
 }

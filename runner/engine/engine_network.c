@@ -28,17 +28,13 @@ static void read_gateway(struct json_value top, char *out, size_t size)
 enum err engine_network_inspect(struct engine *engine, const char *name, struct engine_network *out,
                                 bool *found, struct error *e)
 {
-    char encoded[512];
     char path[ENGINE_PATH_MAX];
     struct fetch_answer answer;
     struct json_value top;
 
     *out = (struct engine_network){0};
     *found = false;
-    enum err rc = engine_encode(name, false, encoded, sizeof(encoded), e);
-    if (rc == ERR_OK) {
-        rc = engine_path(engine, path, e, "/networks/%s", encoded);
-    }
+    enum err rc = engine_path_of(engine, path, "/networks/", name, "", e);
     if (rc != ERR_OK) {
         return rc;
     }
@@ -62,7 +58,7 @@ enum err engine_network_inspect(struct engine *engine, const char *name, struct 
 
 /*
  * Without icc two containers of it do not reach each other; internal keeps the internet and the
- * cloud's metadata address away. 409: somebody was faster.
+ * cloud's metadata address away.
  */
 static enum err make_network(struct engine *engine, const char *name, struct error *e)
 {
@@ -86,7 +82,7 @@ static enum err make_network(struct engine *engine, const char *name, struct err
     struct fetch_request request = {.method = "POST", .path = path, .body = buf_span(&body)};
     rc = engine_call(engine, &request, &answer, e);
     if (rc == ERR_OK) {
-        rc = engine_expect(&answer, "network create", 201, 409, e);
+        rc = engine_expect(&answer, "network create", 201, 0, e);
     }
     buf_fini(&answer.body);
     buf_fini(&body);
@@ -96,18 +92,30 @@ static enum err make_network(struct engine *engine, const char *name, struct err
 enum err engine_network_ensure(struct engine *engine, const char *name, struct engine_network *out,
                                struct error *e)
 {
+    struct error made = {0};
     bool found = false;
     enum err rc = engine_network_inspect(engine, name, out, &found, e);
 
-    if (rc == ERR_OK && !found) {
-        rc = make_network(engine, name, e);
-        if (rc == ERR_OK) {
-            rc = engine_network_inspect(engine, name, out, &found, e);
-        }
-        if (rc == ERR_OK && !found) {
-            rc = err_set(e, ERR_UPSTREAM, "the engine: network %s is not there after it was made",
-                         name);
-        }
+    if (rc != ERR_OK || found) {
+        return rc;
     }
-    return rc;
+    /* Somebody may be faster: Docker then says 409, podman 500. Being there is what counts. */
+    enum err making = make_network(engine, name, &made);
+    if (making != ERR_OK && making != ERR_UPSTREAM) {
+        if (e != NULL) {
+            *e = made;
+        }
+        return making;
+    }
+    rc = engine_network_inspect(engine, name, out, &found, e);
+    if (rc != ERR_OK || found) {
+        return rc;
+    }
+    if (making != ERR_OK) {
+        if (e != NULL) {
+            *e = made;
+        }
+        return making;
+    }
+    return err_set(e, ERR_UPSTREAM, "the engine: network %s is not there after it was made", name);
 }

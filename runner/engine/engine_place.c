@@ -1,4 +1,4 @@
-/* Addresses of engines: see engine_private.h. */
+/* Addresses of engines: see engine_private.h. Called by engine_find. */
 #include "engine/engine_private.h"
 
 #include "net/client.h"
@@ -25,29 +25,21 @@ static enum err read_socket(const char *path, struct engine_place *out, struct e
 }
 
 /* The names that docker's own client uses for the three files. */
-static enum err read_tls(struct engine_place *out, struct error *e)
+static enum err read_tls(const char *dir, struct engine_place *out, struct error *e)
 {
-    const char *dir = getenv("DOCKER_CERT_PATH");
-    const char *home = getenv("HOME");
-    char fallback[PATH_MAX];
-
-    if (dir == NULL || dir[0] == '\0') {
-        snprintf(fallback, sizeof(fallback), "%s/.docker", home == NULL ? "" : home);
-        dir = fallback;
-    }
     int a = snprintf(out->ca_file, sizeof(out->ca_file), "%s/ca.pem", dir);
     int b = snprintf(out->cert_file, sizeof(out->cert_file), "%s/cert.pem", dir);
     int c = snprintf(out->key_file, sizeof(out->key_file), "%s/key.pem", dir);
+
     if (a < 0 || b < 0 || c < 0 || (size_t)b >= sizeof(out->cert_file)) {
-        return err_set(e, ERR_CONFIG, "DOCKER_CERT_PATH is too long");
+        return err_set(e, ERR_CONFIG, "the directory of its certificates has too long a path");
     }
     return ERR_OK;
 }
 
-static enum err read_tcp(const char *text, struct engine_place *out, struct error *e)
+static enum err read_tcp(const char *text, const char *tls_dir, struct engine_place *out,
+                         struct error *e)
 {
-    const char *verify = getenv("DOCKER_TLS_VERIFY");
-    bool tls = verify != NULL && verify[0] != '\0';
     struct client_endpoint at;
     enum err rc = client_endpoint_parse(text, &at, e);
 
@@ -55,13 +47,18 @@ static enum err read_tcp(const char *text, struct engine_place *out, struct erro
         return rc;
     }
     bool v6 = strchr(at.host, ':') != NULL;
-    snprintf(out->base_url, sizeof(out->base_url), "%s://%s%s%s:%u", tls ? "https" : "http",
-             v6 ? "[" : "", at.host, v6 ? "]" : "", (unsigned)at.port);
-    snprintf(out->address, sizeof(out->address), "%s", text);
-    return tls ? read_tls(out, e) : ERR_OK;
+    int n = snprintf(out->address, sizeof(out->address), "%s", text);
+    if (n < 0 || (size_t)n >= sizeof(out->address)) {
+        return err_set(e, ERR_CONFIG, "the address is too long");
+    }
+    snprintf(out->base_url, sizeof(out->base_url), "%s://%s%s%s:%u",
+             tls_dir == NULL ? "http" : "https", v6 ? "[" : "", at.host, v6 ? "]" : "",
+             (unsigned)at.port);
+    return tls_dir == NULL ? ERR_OK : read_tls(tls_dir, out, e);
 }
 
-enum err engine_place_read(const char *text, struct engine_place *out, struct error *e)
+enum err engine_place_read(const char *text, const char *tls_dir, struct engine_place *out,
+                           struct error *e)
 {
     memset(out, 0, sizeof(*out));
     if (strncmp(text, "unix://", 7) == 0) {
@@ -71,7 +68,7 @@ enum err engine_place_read(const char *text, struct engine_place *out, struct er
         return read_socket(text, out, e);
     }
     if (strncmp(text, "tcp://", 6) == 0) {
-        return read_tcp(text, out, e);
+        return read_tcp(text, tls_dir, out, e);
     }
     return err_set(e, ERR_CONFIG,
                    "expected unix:///PATH or tcp://HOST:PORT (ssh:// and npipe:// "

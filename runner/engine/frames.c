@@ -23,7 +23,7 @@ static enum err check_header(const struct frames *f, struct error *e)
 }
 
 /* Takes what is missing of the header. */
-static enum err take_header(struct frames *f, struct span *in, struct error *e)
+static enum err take_header(struct frames *f, struct span *in)
 {
     size_t n = FRAMES_HEADER - f->nheader;
 
@@ -36,7 +36,7 @@ static enum err take_header(struct frames *f, struct span *in, struct error *e)
     }
     f->left = (uint32_t)f->header[4] << 24 | (uint32_t)f->header[5] << 16 |
               (uint32_t)f->header[6] << 8 | f->header[7];
-    return check_header(f, e);
+    return ERR_OK;
 }
 
 enum err frames_next(struct frames *f, struct span *in, int *stream, struct span *piece,
@@ -44,20 +44,25 @@ enum err frames_next(struct frames *f, struct span *in, int *stream, struct span
 {
     while (in->n > 0) {
         if (f->nheader < FRAMES_HEADER) {
-            enum err rc = take_header(f, in, e);
+            enum err rc = take_header(f, in);
             if (rc != ERR_OK) {
                 return rc;
             }
         }
+        enum err valid = check_header(f, e);
+        if (valid != ERR_OK) {
+            return valid;
+        }
         size_t n = f->left < in->n ? f->left : in->n;
-        *piece = span_of(in->p, n);
-        *stream = f->header[0];
+        struct span payload = span_of(in->p, n);
         *in = span_after(*in, n);
         f->left -= (uint32_t)n;
         if (f->left == 0) {
             f->nheader = 0;
         }
         if (n > 0) {
+            *piece = payload;
+            *stream = f->header[0];
             return ERR_OK;
         }
     }

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/span.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +28,7 @@ void frames_init(struct frames *f);
 /*
  * Takes from `in`. ERR_OK: *piece (borrowed from `in`, not empty) belongs to *stream, 0 (stdin), 1
  * (stdout), 2 (stderr) or 3 (the engine's own error). ERR_AGAIN: all of `in` was taken. ERR_PROTO:
- * this is no such stream.
+ * this is no such stream, and stays none: nothing after a bad header is taken for a frame.
  */
 enum err frames_next(struct frames *f, struct span *in, int *stream, struct span *piece,
                      struct error *e) MUST_CHECK;

@@ -2,7 +2,7 @@
 #include "engine/progress.h"
 
 #include "base/json_span.h"
-#include "engine/engine_private.h"
+#include "base/text.h"
 
 #include <stdio.h>
 
@@ -17,11 +17,33 @@ void progress_fini(struct progress *p)
     buf_fini(&p->object);
 }
 
+/* A string member's text into `out`, cut between characters; false (and "") when it says nothing.
+ * A build's line, or the command that failed in it, may be of any length. */
+static bool read_words(struct json_value object, const char *name, char *out, size_t size)
+{
+    struct json_value v = json_find(object, name);
+    struct buf text;
+
+    out[0] = '\0';
+    if (v.type != JSON_STRING) {
+        return false;
+    }
+    buf_init(&text, PROGRESS_OBJECT_MAX);
+    json_string_decode(v, &text, NULL);
+    if (buf_status(&text) == ERR_OK && text.len > 0) {
+        size_t n = text_cut(text.p, text.len, size - 1);
+        memcpy(out, text.p, n);
+        out[n] = '\0';
+    }
+    buf_fini(&text);
+    return out[0] != '\0';
+}
+
 static void on_failure(struct progress *p, struct json_value top)
 {
     p->failed = true;
-    if (!engine_text(json_find(top, "errorDetail"), "message", p->error, sizeof(p->error)) &&
-        !engine_text(top, "error", p->error, sizeof(p->error))) {
+    if (!read_words(json_find(top, "errorDetail"), "message", p->error, sizeof(p->error)) &&
+        !read_words(top, "error", p->error, sizeof(p->error))) {
         snprintf(p->error, sizeof(p->error), "it failed without a reason");
     }
 }
@@ -36,7 +58,8 @@ static void on_object(struct progress *p)
     uint64_t current = 0;
     uint64_t total = 0;
 
-    if (json_check_value(buf_span(&p->object), &rules, &top, &fault) != ERR_OK) {
+    if (json_check_value(buf_span(&p->object), &rules, &top, &fault) != ERR_OK ||
+        top.type != JSON_OBJECT) {
         p->broken = true;
         return;
     }
@@ -48,9 +71,9 @@ static void on_object(struct progress *p)
     struct json_value detail = json_find(top, "progressDetail");
     (void)json_number_u64(json_find(detail, "current"), &current);
     (void)json_number_u64(json_find(detail, "total"), &total);
-    (void)engine_text(top, "id", item, sizeof(item));
-    if (!engine_text(top, "status", status, sizeof(status))) {
-        (void)engine_text(top, "stream", status, sizeof(status));
+    (void)read_words(top, "id", item, sizeof(item));
+    if (!read_words(top, "status", status, sizeof(status))) {
+        (void)read_words(top, "stream", status, sizeof(status));
     }
     if (p->fn != NULL && status[0] != '\0') {
         p->fn(p->ctx, item, status, current, total);

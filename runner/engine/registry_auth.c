@@ -1,7 +1,6 @@
-/* See registry_auth.h. Source: Docker Engine API reference, "Authentication". */
+/* See registry_auth.h. Source: Docker Engine API reference, "Authentication". Called by a pull. */
 #include "engine/registry_auth.h"
 
-#include "base/conf.h"
 #include "base/json.h"
 #include "engine/engine_private.h"
 
@@ -9,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DOCKER_HUB "https://index.docker.io/v1/"
+#define DOCKER_HUB  "https://index.docker.io/v1/" /* as docker login writes it */
+#define HOST_MAX    256
+#define SECRETS_MAX 8192
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -54,14 +55,15 @@ static void decode_base64(struct span in, struct buf *out)
     }
 }
 
-/* The registry of an image name: its first part, when that is a host. */
-static void registry_of(const char *image, char *out, size_t size)
-{
-    const char *slash = strchr(image, '/');
-    size_t n = slash == NULL ? 0 : (size_t)(slash - image);
+/* ---- registries ---- */
 
-    snprintf(out, size, "%s", DOCKER_HUB);
-    if (n > 0 && n < size &&
+/* The host of an image's registry: the name's first part, when that is one. */
+static void registry_of(const char *image, char out[HOST_MAX])
+{
+    size_t n = strcspn(image, "/");
+
+    snprintf(out, HOST_MAX, "docker.io");
+    if (image[n] == '/' && n < HOST_MAX &&
         (memchr(image, '.', n) != NULL || memchr(image, ':', n) != NULL ||
          strncmp(image, "localhost/", 10) == 0)) {
         memcpy(out, image, n);
@@ -69,52 +71,120 @@ static void registry_of(const char *image, char *out, size_t size)
     }
 }
 
-static void put_login(struct json_value entry, const char *registry, struct buf *json)
+/* A key of `auths` as a host: "https://index.docker.io/v1/" and its like are docker.io. */
+static void host_of_key(struct json_value key, char out[HOST_MAX])
 {
-    char auth[4096];
-    struct buf login;
+    struct span s = span_of(key.text.p + 1, key.text.n - 2);
+    const char *scheme = memmem(s.p, s.n, "://", 3);
 
-    buf_init(&login, sizeof(auth));
-    if (engine_text(entry, "auth", auth, sizeof(auth))) {
-        decode_base64(span_str(auth), &login);
-        const char *colon = login.len == 0 ? NULL : memchr(login.p, ':', login.len);
-        if (colon != NULL) {
-            struct span user = span_of(login.p, (size_t)(colon - login.p));
-            buf_put_str(json, "{\"username\":");
-            json_put_string(json, user);
-            buf_put_str(json, ",\"password\":");
-            json_put_string(json, span_after(buf_span(&login), user.n + 1));
-            buf_put_str(json, ",\"serveraddress\":");
-            json_put_string(json, span_str(registry));
-            buf_put_char(json, '}');
+    if (scheme != NULL) {
+        s = span_after(s, (size_t)(scheme - s.p) + 3);
+    }
+    const char *slash = s.n == 0 ? NULL : memchr(s.p, '/', s.n);
+    s.n = slash == NULL ? s.n : (size_t)(slash - s.p);
+    s.n = key.escaped || s.n >= HOST_MAX ? 0 : s.n;
+    memcpy(out, s.p, s.n);
+    out[s.n] = '\0';
+    if (strcmp(out, "index.docker.io") == 0 || strcmp(out, "registry-1.docker.io") == 0) {
+        snprintf(out, HOST_MAX, "docker.io");
+    }
+}
+
+/* The entry of `auths` for that host; one that is spelled as the host itself wins. */
+static struct json_value entry_for(struct json_value auths, const char *host)
+{
+    struct json_value found = json_find(auths, host);
+    struct json_member m;
+    size_t cursor = 0;
+    char name[HOST_MAX];
+
+    while (found.type != JSON_OBJECT && json_object_next(auths, &cursor, &m)) {
+        host_of_key(m.key, name);
+        if (strcmp(name, host) == 0) {
+            found = m.value;
         }
     }
-    explicit_bzero(auth, sizeof(auth));
+    return found;
+}
+
+/* ---- logins ---- */
+
+static void put_member(struct buf *json, const char *key, struct span value)
+{
+    buf_put_str(json, json->len == 0 ? "{" : ",");
+    json_put_string(json, span_str(key));
+    buf_put_char(json, ':');
+    json_put_string(json, value);
+}
+
+static void decode_member(struct json_value entry, const char *name, struct buf *out)
+{
+    struct json_value v = json_find(entry, name);
+
+    if (v.type == JSON_STRING) {
+        json_string_decode(v, out, NULL);
+    }
+}
+
+/* "user:password" in base64; older clients pad the password with NULs. */
+static void put_user(struct json_value entry, struct buf *json)
+{
+    struct buf auth;
+    struct buf login;
+
+    buf_init(&auth, SECRETS_MAX);
+    buf_init(&login, SECRETS_MAX);
+    decode_member(entry, "auth", &auth);
+    decode_base64(buf_span(&auth), &login);
+    const char *colon = login.len == 0 ? NULL : memchr(login.p, ':', login.len);
+    if (colon != NULL) {
+        struct span user = span_of(login.p, (size_t)(colon - login.p));
+        struct span password = span_after(buf_span(&login), user.n + 1);
+        while (password.n > 0 && password.p[password.n - 1] == '\0') {
+            password.n--;
+        }
+        put_member(json, "username", user);
+        put_member(json, "password", password);
+    }
+    buf_wipe(&auth);
     buf_wipe(&login);
 }
 
-void registry_auth(const char *image, struct buf *out)
+/* A token that a login was given takes the place of its password. */
+static void put_login(struct json_value entry, const char *host, struct buf *json)
 {
-    const char *home = getenv("HOME");
-    char path[PATH_MAX];
-    char registry[256];
+    struct buf token;
+
+    buf_init(&token, SECRETS_MAX);
+    decode_member(entry, "identitytoken", &token);
+    if (token.len > 0) {
+        put_member(json, "identitytoken", buf_span(&token));
+    } else {
+        put_user(entry, json);
+    }
+    buf_wipe(&token);
+    if (json->len > 0) {
+        put_member(json, "serveraddress",
+                   span_str(strcmp(host, "docker.io") == 0 ? DOCKER_HUB : host));
+        buf_put_char(json, '}');
+    }
+}
+
+void registry_auth(const char *path, const char *image, struct buf *out)
+{
+    char host[HOST_MAX];
     char *text = NULL;
     size_t n = 0;
-    struct json_rules rules = {.max_depth = 32};
-    struct json_fault fault;
     struct json_value top;
     struct buf json;
 
-    snprintf(path, sizeof(path), "%s/.docker/config.json", home == NULL ? "" : home);
-    if (conf_load(path, &text, &n, NULL) != ERR_OK) {
+    if (!engine_load_json(path, &text, &n, &top)) {
         return;
     }
-    registry_of(image, registry, sizeof(registry));
-    buf_init(&json, 8192);
-    if (json_check_value(span_of(text, n), &rules, &top, &fault) == ERR_OK) {
-        put_login(json_find(json_find(top, "auths"), registry), registry, &json);
-    }
-    if (json.len > 0) {
+    registry_of(image, host);
+    buf_init(&json, 4 * SECRETS_MAX);
+    put_login(entry_for(json_find(top, "auths"), host), host, &json);
+    if (buf_status(&json) == ERR_OK) {
         put_base64url(out, buf_span(&json));
     }
     buf_wipe(&json);

@@ -1,4 +1,7 @@
-/* See container_log.h. */
+/*
+ * See container_log.h. Called by the run's console with every line of stderr that is no request.
+ * Work is linear in what came; of a record over its limit the rest is only looked at.
+ */
 #include "relay/container_log.h"
 
 #include "base/text.h"
@@ -88,50 +91,75 @@ static bool read_head(struct span line, struct head *out)
     return out->logger.n > 0;
 }
 
+static bool is_blank(struct span line)
+{
+    size_t n = 0;
+
+    while (n < line.n && isspace((unsigned char)line.p[n])) {
+        n++;
+    }
+    return n == line.n;
+}
+
 static bool continues(struct span line)
 {
     static const struct span context = {"Context:", 8};
-    size_t blanks = 0;
 
-    while (blanks < line.n && isspace((unsigned char)line.p[blanks])) {
-        blanks++;
-    }
-    return blanks > 0 || line.n == 0 || line.p[0] == '{' || line.p[0] == '[' ||
-           (line.n >= context.n && memcmp(line.p, context.p, context.n) == 0);
+    return line.n == 0 || isspace((unsigned char)line.p[0]) || line.p[0] == '{' ||
+           line.p[0] == '[' || (line.n >= context.n && memcmp(line.p, context.p, context.n) == 0);
 }
 
 /* ---- records ---- */
 
+/* The next character of *s as it may stand in a log: valid, and no NUL. */
+static struct span next_character(struct span *s)
+{
+    size_t width = text_utf8_char(s->p, s->n);
+    struct span c = width == 0 ? SPAN("\xef\xbf\xbd") : span_of(s->p, width);
+
+    if (s->p[0] == '\0') {
+        c = SPAN(" ");
+    }
+    *s = span_after(*s, width == 0 ? 1 : width);
+    return c;
+}
+
+/* A control character, C0 or C1. In a message the log shows it; a logger's name it takes as it is.
+ */
+static bool is_control(struct span c)
+{
+    unsigned char first = (unsigned char)c.p[0];
+
+    return c.n == 1 ? first < 0x20 || first == 0x7f
+                    : c.n == 2 && first == 0xc2 && (unsigned char)c.p[1] < 0xa0;
+}
+
 static void put_text(struct container_log *l, struct span s)
 {
-    while (s.n > 0 && l->message.len < CONTAINER_LOG_MAX) {
-        size_t width = text_utf8_char(s.p, s.n);
-        if (width == 0) {
-            buf_put_str(&l->message, "\xef\xbf\xbd");
-        } else {
-            buf_put(&l->message, s.p[0] == '\0' ? " " : s.p, width);
-        }
-        s = span_after(s, width == 0 ? 1 : width);
-    }
-    if (s.n > 0 && l->message.len < CONTAINER_LOG_MAX + 4) {
-        buf_put_str(&l->message, CUT_MARK);
-        while (l->message.len < CONTAINER_LOG_MAX + 4 && buf_status(&l->message) == ERR_OK) {
-            buf_put_char(&l->message, ' '); /* it is marked once */
-        }
+    while (s.n > 0 && !l->cut) {
+        struct span c = next_character(&s);
+        l->cut = l->message.len + c.n > CONTAINER_LOG_MAX;
+        buf_put_span(&l->message, l->cut ? SPAN(CUT_MARK) : c);
     }
 }
 
 static void open_record(struct container_log *l, enum log_level level, struct span logger,
                         struct span text)
 {
-    size_t n = text_utf8_valid(logger.p, logger.n)
-                   ? text_cut(logger.p, logger.n, CONTAINER_LOGGER_MAX)
-                   : 0;
+    size_t n = 0;
 
     container_log_flush(l);
     l->open = true;
     l->level = level;
-    memcpy(l->logger, logger.p, n);
+    while (logger.n > 0) {
+        struct span c = next_character(&logger);
+        c = is_control(c) ? SPAN("\xef\xbf\xbd") : c;
+        if (n + c.n > CONTAINER_LOGGER_MAX) {
+            break;
+        }
+        memcpy(l->logger + n, c.p, c.n);
+        n += c.n;
+    }
     l->logger[n] = '\0';
     put_text(l, text);
 }
@@ -139,16 +167,25 @@ static void open_record(struct container_log *l, enum log_level level, struct sp
 void container_log_line(struct container_log *l, struct span line, bool more)
 {
     struct head head;
+    bool rest = l->in_line;
+    bool had_record = l->logger[0] != '\0';
 
+    l->in_line = more;
     if (line.n > 0 && line.p[line.n - 1] == '\r' && !more) {
         line.n--;
     }
-    if (read_head(line, &head)) {
+    if (rest) {
+        l->open = l->open || line.n > 0;
+        put_text(l, line);
+    } else if (read_head(line, &head)) {
         open_record(l, head.level, head.logger, head.text);
     } else if (l->open && continues(line)) {
         put_text(l, SPAN("\n"));
         put_text(l, line);
-    } else if (line.n > 0) {
+    } else if (had_record && continues(line) && !is_blank(line)) {
+        l->open = true;
+        put_text(l, line);
+    } else if (!is_blank(line) || more) {
         open_record(l, LOG_WARN, SPAN("container.stderr"), line);
     }
 }
@@ -164,4 +201,5 @@ void container_log_flush(struct container_log *l)
     }
     l->on_record(l->ctx, l->level, l->logger, buf_cstr(&l->message));
     buf_clear(&l->message);
+    l->cut = false;
 }

@@ -1,13 +1,22 @@
-/* See stderr_lines.h. */
+/*
+ * See stderr_lines.h. Called by the run's console.
+ *
+ * A line that lies whole in what came is given without a copy. Of the prefix only the number of its
+ * bytes that came is held: they are known.
+ */
 #include "relay/stderr_lines.h"
 
+#include "base/text.h"
+
 enum { LINE_START, LINE_REQUEST, LINE_TEXT };
+
+static const struct span prefix = {TACTUS_STDIO_PREFIX, sizeof(TACTUS_STDIO_PREFIX) - 1};
 
 void stderr_lines_init(struct stderr_lines *s, const struct stderr_lines_handler *handler,
                        void *ctx)
 {
     *s = (struct stderr_lines){.handler = handler, .ctx = ctx, .state = LINE_START};
-    buf_init(&s->held, STDERR_LINE_MAX);
+    buf_init(&s->held, STDERR_LINE_MAX + 1); /* one byte more tells that the line goes on */
 }
 
 void stderr_lines_fini(struct stderr_lines *s)
@@ -15,24 +24,28 @@ void stderr_lines_fini(struct stderr_lines *s)
     buf_fini(&s->held);
 }
 
-static void give_text(struct stderr_lines *s, bool more)
+/* The line is longer than what is held: gives that, but for a character that is not whole. */
+static void give_part(struct stderr_lines *s)
 {
-    s->handler->on_line(s->ctx, buf_span(&s->held), more);
-    buf_clear(&s->held);
+    size_t n = text_cut(s->held.p, s->held.len, STDERR_LINE_MAX);
+
+    if (STDERR_LINE_MAX - n > 3) {
+        n = STDERR_LINE_MAX; /* no text at all */
+    }
+    s->handler->on_line(s->ctx, span_of(s->held.p, n), true);
+    buf_consume(&s->held, n);
 }
 
 static void hold_text(struct stderr_lines *s, struct span text)
 {
     while (text.n > 0) {
-        size_t room = STDERR_LINE_MAX - s->held.len;
+        size_t room = STDERR_LINE_MAX + 1 - s->held.len;
         size_t n = text.n < room ? text.n : room;
-        if (n == 0) {
-            give_text(s, true);
-            continue;
-        }
         buf_put(&s->held, text.p, n);
         if (buf_status(&s->held) != ERR_OK) { /* no memory: this part of a log line is lost */
             buf_clear(&s->held);
+        } else if (s->held.len > STDERR_LINE_MAX) {
+            give_part(s);
         }
         text = span_after(text, n);
     }
@@ -41,33 +54,48 @@ static void hold_text(struct stderr_lines *s, struct span text)
 /* At the start of a line: takes what may be the prefix, and decides as soon as it can. */
 static struct span take_start(struct stderr_lines *s, struct span in)
 {
-    static const struct span prefix = {TACTUS_STDIO_PREFIX, sizeof(TACTUS_STDIO_PREFIX) - 1};
     size_t n = 0;
 
-    while (n < in.n && s->held.len + n < prefix.n && in.p[n] == prefix.p[s->held.len + n]) {
+    while (n < in.n && s->matched + n < prefix.n && in.p[n] == prefix.p[s->matched + n]) {
         n++;
     }
-    if (s->held.len + n == prefix.n) {
+    if (s->matched + n == prefix.n) {
+        s->matched = 0;
         s->state = LINE_REQUEST;
-        buf_clear(&s->held);
         return span_after(in, n);
     }
-    if (n < in.n) {
-        s->state = LINE_TEXT;
-        return in;
+    if (n == in.n) {
+        s->matched += n;
+        return span_after(in, n);
     }
-    hold_text(s, in);
-    return span_after(in, n);
+    hold_text(s, span_of(prefix.p, s->matched));
+    s->matched = 0;
+    s->state = LINE_TEXT;
+    return in;
 }
 
-static void end_line(struct stderr_lines *s)
+/* Bytes of a log line; `end`: and its end. */
+static void take_text(struct stderr_lines *s, struct span part, bool end)
 {
-    if (s->state == LINE_REQUEST) {
-        s->handler->on_request_end(s->ctx);
-    } else {
-        give_text(s, false);
+    if (end && s->held.len == 0 && part.n <= STDERR_LINE_MAX) {
+        s->handler->on_line(s->ctx, part, false);
+        return;
     }
-    s->state = LINE_START;
+    hold_text(s, part);
+    if (end) {
+        s->handler->on_line(s->ctx, buf_span(&s->held), false);
+        buf_clear(&s->held);
+    }
+}
+
+static void take_request(struct stderr_lines *s, struct span part, bool end)
+{
+    if (part.n > 0) {
+        s->handler->on_request(s->ctx, part);
+    }
+    if (end) {
+        s->handler->on_request_end(s->ctx);
+    }
 }
 
 void stderr_lines_feed(struct stderr_lines *s, struct span in)
@@ -79,16 +107,15 @@ void stderr_lines_feed(struct stderr_lines *s, struct span in)
         }
         const char *end = memchr(in.p, '\n', in.n);
         struct span part = span_of(in.p, end == NULL ? in.n : (size_t)(end - in.p));
-        if (s->state == LINE_TEXT) {
-            hold_text(s, part);
-        } else if (part.n > 0) {
-            s->handler->on_request(s->ctx, part);
+        if (s->state == LINE_REQUEST) {
+            take_request(s, part, end != NULL);
+        } else {
+            take_text(s, part, end != NULL);
         }
-        in = span_after(in, part.n);
         if (end != NULL) {
-            end_line(s);
-            in = span_after(in, 1);
+            s->state = LINE_START;
         }
+        in = span_after(in, part.n + (end != NULL ? 1 : 0));
     }
 }
 
@@ -96,10 +123,12 @@ bool stderr_lines_end(struct stderr_lines *s)
 {
     bool whole = s->state != LINE_REQUEST;
 
-    if (whole && s->held.len > 0) {
-        give_text(s, false);
+    hold_text(s, span_of(prefix.p, s->matched));
+    if (s->held.len > 0) {
+        s->handler->on_line(s->ctx, buf_span(&s->held), false);
     }
     buf_clear(&s->held);
+    s->matched = 0;
     s->state = LINE_START;
     return whole;
 }

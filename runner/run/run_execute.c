@@ -33,6 +33,7 @@ struct execution {
     struct loop_deadline quiet; /* no log line came for a while */
     bool output_over;
     bool input_ended;
+    bool ending; /* its output is read whether the broker takes it or not */
 };
 
 /* ---- streams ---- */
@@ -53,7 +54,7 @@ static void on_output(void *ctx, int stream, const char *p, size_t n)
         x->input_ended = true;
         attach_end_input(x->attach);
     }
-    if (x->relay != NULL && relay_congested(x->relay)) {
+    if (x->relay != NULL && !x->ending && relay_congested(x->relay)) {
         attach_pause(x->attach);
     }
 }
@@ -205,11 +206,14 @@ static enum err send_request(struct execution *x, struct error *e)
 
 /* ---- the end ---- */
 
+/* Docker sees a container's end only when its output has been taken: nothing holds it back now. */
 static enum err kill_and_wait(struct execution *x, const char *signal, uint64_t ms, struct error *e)
 {
     struct driver *d = &x->run->driver;
-    enum err rc = engine_kill(x->run->engine, x->run->container, signal, e);
 
+    x->ending = true;
+    attach_resume(x->attach);
+    enum err rc = engine_kill(x->run->engine, x->run->container, signal, e);
     return rc == ERR_OK ? driver_wait(d, engine_exit_done(x->exit), driver_deadline(d, ms)) : rc;
 }
 

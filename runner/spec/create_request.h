@@ -6,6 +6,7 @@
 #include "spec/settings.h"
 #include "spec/volumes.h"
 
+/* Everything in these structs is borrowed, for one call. Texts are UTF-8. */
 struct label {
     const char *key;
     const char *value;
@@ -27,10 +28,11 @@ struct create_request {
     size_t nmounts;
     const char *network;      /* "none", "tactus", … */
     const char *host_gateway; /* what host.docker.internal is; NULL: no such entry */
-    uint64_t memory;          /* swap is not allowed beyond it */
+    uint64_t memory;          /* bytes, no swap beyond it; 0: no limit, here and below */
     uint64_t nano_cpus;
     uint64_t pids;
-    bool read_only_root; /* with a tmpfs /tmp */
+    bool read_only_root; /* with a tmpfs /tmp, unless a mount is there: half of the memory limit, at
+                            most 1 GiB */
 };
 
 /*

@@ -1,4 +1,8 @@
-/* See environment.h. */
+/*
+ * See environment.h. A list of names, and endings of names: a filter against mistakes, not against
+ * a user who means to pass a secret under another name. Called by run/run_container for each
+ * variable, and by spec/settings for what is a name at all.
+ */
 #include "spec/environment.h"
 
 #include <ctype.h>
@@ -46,10 +50,10 @@ const char *environment_refusal(const char *name, char *const *allowed, size_t n
         "OPENAI_API_KEY",    "GOOGLE_API_KEY",       "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
         "AWS_SESSION_TOKEN", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", NULL};
     static const char *const suffixes[] = {"_API_KEY", "_SECRET", "_TOKEN", "_PASSWORD", NULL};
-    static const char *const ours[] = {"TACTUS_BROKER_SOCKET", "TACTUS_BROKER_TLS_CA_FILE",
-                                       "TACTUS_BROKER_TLS_INSECURE", "TACTUS_CALLBACK_URL", NULL};
+    static const char ours[] = "TACTUS_BROKER_";
 
-    if (is_one_of(name, ours)) {
+    if (strncasecmp(name, ours, sizeof(ours) - 1) == 0 ||
+        strcasecmp(name, "TACTUS_CALLBACK_URL") == 0) {
         return "the runner sets it";
     }
     for (size_t i = 0; i < nallowed; i++) {

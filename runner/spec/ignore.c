@@ -1,95 +1,154 @@
-/* See ignore.h. Read anew for each path: such files are short. */
+/*
+ * See ignore.h. Read anew for each path: such files are short. Patterns and paths are compared part
+ * by part, so a star never reaches over a slash.
+ */
 #include "spec/ignore.h"
 
-#include "base/text.h"
-
 #include <ctype.h>
+#include <fnmatch.h>
 #include <limits.h>
 
-#define PATTERN_MAX 1024
+/* ---- one path against one pattern ---- */
 
-/* The line without blanks around, a leading "./" or "/", and a trailing slash. */
-static struct span clean(struct span line)
+/* Slashes and "./" before a part mean nothing. */
+static const char *skip(const char *p)
 {
-    while (line.n > 0 && isspace((unsigned char)line.p[line.n - 1])) {
-        line.n--;
+    while (*p == '/' || (*p == '.' && (p[1] == '/' || p[1] == '\0'))) {
+        p++;
     }
-    while (line.n > 0 && isspace((unsigned char)line.p[0])) {
-        line = span_after(line, 1);
-    }
-    while (line.n > 1 && line.p[line.n - 1] == '/') {
-        line.n--;
-    }
-    return line;
+    return p;
 }
 
-static struct span without_root(struct span pattern)
+static const char *next(const char *p)
 {
-    while (pattern.n > 0 && pattern.p[0] == '/') {
-        pattern = span_after(pattern, 1);
-    }
-    while (pattern.n > 2 && pattern.p[0] == '.' && pattern.p[1] == '/') {
-        pattern = span_after(pattern, 2);
-    }
-    return pattern;
+    return skip(p + strcspn(p, "/"));
 }
 
-/* The pattern matches the path, or one of the directories that it is in. */
-static bool covers(const char *pattern, const char *path)
+static bool is_any_depth(const char *pattern)
 {
-    char part[PATH_MAX];
-    size_t n = 0;
-
-    for (const char *end = path; n < sizeof(part); end++) {
-        if (*end == '/' || *end == '\0') {
-            part[n] = '\0';
-            /* A star does not reach over a slash: as many slashes on both sides. */
-            size_t slashes = 0;
-            size_t wanted = 0;
-            for (const char *p = part; *p != '\0'; p++) {
-                slashes += *p == '/' ? 1 : 0;
-            }
-            for (const char *p = pattern; *p != '\0'; p++) {
-                wanted += *p == '/' ? 1 : 0;
-            }
-            if ((slashes == wanted || strstr(pattern, "**") != NULL) && text_glob(pattern, part)) {
-                return true;
-            }
-        }
-        if (*end == '\0') {
-            return false;
-        }
-        part[n++] = *end;
-    }
-    return false;
+    return pattern[0] == '*' && pattern[1] == '*' && (pattern[2] == '/' || pattern[2] == '\0');
 }
 
-static bool matches(struct span pattern, const char *path)
+static bool part_matches(const char *pattern, const char *path)
 {
-    char text[PATTERN_MAX];
+    char wanted[PATH_MAX];
+    char part[NAME_MAX + 1];
+    size_t n = strcspn(pattern, "/");
+    size_t m = strcspn(path, "/");
 
-    if (pattern.n == 0 || pattern.n >= sizeof(text)) {
+    if (n >= sizeof(wanted) || m >= sizeof(part)) {
         return false;
     }
-    memcpy(text, pattern.p, pattern.n);
-    text[pattern.n] = '\0';
-    return covers(text, path) || (strncmp(text, "**/", 3) == 0 && covers(text + 3, path));
+    memcpy(wanted, pattern, n);
+    wanted[n] = '\0';
+    memcpy(part, path, m);
+    part[m] = '\0';
+    return fnmatch(wanted, part, 0) == 0; /* text_glob knows no \ */
+}
+
+/* The pattern matches the path, or a directory that it is in. Only the last ** is ever tried again:
+ * what the earlier ones matched first leaves the most to the rest. */
+static bool covers(const char *pattern, const char *path)
+{
+    const char *again = NULL; /* what follows the last **, and where it was tried */
+    const char *from = NULL;
+
+    while (*pattern != '\0') {
+        if (is_any_depth(pattern)) {
+            again = next(pattern);
+            if (*again == '\0') {
+                return *path != '\0';
+            }
+            from = path;
+            pattern = again;
+        } else if (*path != '\0' && part_matches(pattern, path)) {
+            pattern = next(pattern);
+            path = next(path);
+        } else if (again != NULL && *from != '\0') {
+            from = next(from);
+            path = from;
+            pattern = again;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the file ---- */
+
+struct rule {
+    char pattern[PATH_MAX]; /* "": the line says nothing */
+    bool back;
+};
+
+static struct span without_blanks(struct span s)
+{
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) {
+        s.n--;
+    }
+    while (s.n > 0 && isspace((unsigned char)s.p[0])) {
+        s = span_after(s, 1);
+    }
+    return s;
+}
+
+static void read_rule(struct span line, struct rule *out)
+{
+    bool comment = line.n > 0 && line.p[0] == '#';
+
+    line = without_blanks(line);
+    out->back = line.n > 0 && line.p[0] == '!';
+    if (out->back) {
+        line = without_blanks(span_after(line, 1));
+    }
+    size_t n = comment || line.n >= sizeof(out->pattern) ? 0 : line.n; /* longer than any path */
+    memcpy(out->pattern, line.p, n);
+    out->pattern[n] = '\0';
+}
+
+/* The next line's rule; false at the end. */
+static bool next_rule(struct span *text, struct rule *out)
+{
+    static const struct span mark = {"\xef\xbb\xbf", 3}; /* some editors begin a file so */
+
+    if (text->n == 0) {
+        return false;
+    }
+    const char *end = memchr(text->p, '\n', text->n);
+    size_t n = end == NULL ? text->n : (size_t)(end - text->p);
+    struct span line = span_of(text->p, n);
+    if (line.n >= mark.n && memcmp(line.p, mark.p, mark.n) == 0) {
+        line = span_after(line, mark.n);
+    }
+    read_rule(line, out);
+    *text = span_after(*text, end == NULL ? n : n + 1);
+    return true;
 }
 
 bool ignore_matches(struct span text, const char *path)
 {
+    struct rule rule;
     bool ignored = false;
 
-    while (text.n > 0) {
-        const char *end = memchr(text.p, '\n', text.n);
-        size_t n = end == NULL ? text.n : (size_t)(end - text.p);
-        struct span line = clean(span_of(text.p, n));
-        bool back = line.n > 0 && line.p[0] == '!';
-        if (line.n > 0 && line.p[0] != '#' &&
-            matches(without_root(back ? span_after(line, 1) : line), path)) {
-            ignored = !back;
+    path = skip(path);
+    while (next_rule(&text, &rule)) {
+        const char *pattern = skip(rule.pattern);
+        if (*pattern != '\0' && ignored == rule.back && covers(pattern, path)) {
+            ignored = !rule.back;
         }
-        text = span_after(text, end == NULL ? n : n + 1);
     }
     return ignored;
+}
+
+bool ignore_takes_back(struct span text)
+{
+    struct rule rule;
+
+    while (next_rule(&text, &rule)) {
+        if (rule.back && *skip(rule.pattern) != '\0') {
+            return true;
+        }
+    }
+    return false;
 }

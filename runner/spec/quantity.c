@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <string.h>
 #include <strings.h>
 
 #define NANO         UINT64_C(1000000000)
@@ -75,17 +76,23 @@ static bool unit_of(const char *text, unsigned *shift)
 
 bool quantity_bytes(const char *text, uint64_t *out)
 {
-    const char *rest = NULL;
+    const char *rest = text + strspn(text, "0123456789");
+    uint64_t whole = 0;
     uint64_t nano = 0;
     unsigned shift = 0;
 
-    if (quantity_u64(text, out)) {
+    if (*rest != '.') {
+        if (!text_u64(span_of(text, (size_t)(rest - text)), &whole) || !unit_of(rest, &shift) ||
+            whole > UINT64_MAX >> shift) {
+            return false;
+        }
+        *out = whole << shift;
         return true;
     }
     if (!read_nano(text, &nano, &rest) || !unit_of(rest, &shift)) {
         return false;
     }
-    uint64_t whole = nano / NANO;
+    whole = nano / NANO;
     uint64_t part = nano % NANO;
     if (whole > UINT64_MAX >> (shift + 1)) {
         return false;

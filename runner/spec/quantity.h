@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #define QUANTITY_MEMORY_MIN (UINT64_C(6) * 1024 * 1024) /* no engine takes less */
+#define QUANTITY_MEMORY_MAX (UINT64_C(1) << 50) /* nor, as a limit, so much that it is none */
+#define QUANTITY_CPUS_MIN   UINT64_C(10000000)  /* a hundredth: the kernel takes no less */
 
 bool quantity_u64(const char *text, uint64_t *out);
 

@@ -6,6 +6,7 @@
 
 #include "base/conf.h"
 #include "base/span.h"
+#include "base/text.h"
 #include "spec/environment.h"
 #include "spec/quantity.h"
 
@@ -81,10 +82,10 @@ static const struct conf_map limits_map = {.keys = limits_keys,
                                            .size = sizeof(struct file_limits)};
 
 #define SANDBOX(name, member, words) TEXT(name, struct file_sandbox, member, words)
-#define SANDBOX_LIST(name, kind, member, words)                                                    \
+#define SANDBOX_LIST(name, kind, member, none, words)                                              \
     {                                                                                              \
         CONF_FIELD(name, struct file_sandbox, member), .type = (kind), .max = LIST_MAX,            \
-                                                       .doc = (words)                              \
+                                                       .nullable = (none), .doc = (words)          \
     }
 
 static const struct conf_key sandbox_keys[] = {
@@ -92,10 +93,11 @@ static const struct conf_key sandbox_keys[] = {
     SANDBOX("image", image, "tactus-sandbox:local"),
     SANDBOX("build_context", build_context, "the image is built from here when it is stale"),
     SANDBOX("build_file", build_file, "Dockerfile"),
-    SANDBOX_LIST("build_sources", CONF_LIST_OF_STRING, build_sources, "what counts; the context"),
+    SANDBOX_LIST("build_sources", CONF_LIST_OF_STRING, build_sources, true,
+                 "what counts; the context"),
     SANDBOX("mcp_servers_path", mcp_servers_path, "~/.tactus/mcp-servers: at /mcp-servers"),
-    SANDBOX_LIST("env", CONF_MAP_OF_STRING, env, "variables of the container"),
-    SANDBOX_LIST("volumes", CONF_LIST_OF_STRING, volumes, "HOST:CONTAINER[:MODE]"),
+    SANDBOX_LIST("env", CONF_MAP_OF_STRING, env, true, "variables of the container"),
+    SANDBOX_LIST("volumes", CONF_LIST_OF_STRING, volumes, true, "HOST:CONTAINER[:MODE]"),
     SANDBOX("mount_current_dir", mount_current_dir, "true: a copy of the procedure's directory"),
     SANDBOX("network", network, "none, tactus, bridge or another; by transport"),
     SANDBOX("broker_transport", broker_transport, "stdio, unix, tcp or tls"),
@@ -105,13 +107,14 @@ static const struct conf_key sandbox_keys[] = {
     SANDBOX("broker_tls_cert_file", broker_tls_cert_file, "the broker's own, if not given"),
     SANDBOX("broker_tls_key_file", broker_tls_key_file, "with broker_tls_cert_file"),
     {CONF_FIELD("limits", struct file_sandbox, limits), .type = CONF_MAP, .map = &limits_map,
-     .doc = "what the container may use"},
+     .nullable = true, .doc = "what the container may use"},
     SANDBOX("timeout", timeout, "3600: seconds"),
     SANDBOX("dev_mode", dev_mode, "false: the checkout's package at /app/tactus"),
     SANDBOX("user", user, "UID:GID; the caller's"),
     SANDBOX("writable_root", writable_root, "false: the root file system is read-only"),
-    SANDBOX_LIST("models", CONF_LIST_OF_STRING, models, "globs of models; all"),
-    SANDBOX_LIST("tools", CONF_LIST_OF_STRING, tools, "globs of tools; all"),
+    /* Not nullable: nobody could tell whether nothing means none or all. */
+    SANDBOX_LIST("models", CONF_LIST_OF_STRING, models, false, "globs of models; all"),
+    SANDBOX_LIST("tools", CONF_LIST_OF_STRING, tools, false, "globs of tools; all"),
 };
 
 static const struct conf_map sandbox_map = {
@@ -122,7 +125,7 @@ static const struct conf_map sandbox_map = {
 
 static const struct conf_key file_keys[] = {
     {CONF_FIELD("sandbox", struct file, sandbox), .type = CONF_MAP, .map = &sandbox_map,
-     .doc = "how the procedure is run"},
+     .nullable = true, .doc = "how the procedure is run"},
 };
 
 /* The rest of a sidecar is the procedure's own. */
@@ -226,8 +229,9 @@ static const char *apply_memory(struct settings *s, void *field, const char *val
     uint64_t bytes = 0;
 
     (void)field;
-    if (!quantity_bytes(value, &bytes) || (bytes != 0 && bytes < QUANTITY_MEMORY_MIN)) {
-        return "a size of at least 6m, such as 512m, 2g or 1.5g, or 0 for no limit";
+    if (!quantity_bytes(value, &bytes) || bytes > QUANTITY_MEMORY_MAX ||
+        (bytes != 0 && bytes < QUANTITY_MEMORY_MIN)) {
+        return "a size from 6m to 1024t, such as 512m, 2g or 1.5g, or 0 for no limit";
     }
     const char *fault = apply_text(s, &s->memory_text, value);
     if (fault == NULL) {
@@ -238,8 +242,14 @@ static const char *apply_memory(struct settings *s, void *field, const char *val
 
 static const char *apply_cpus(struct settings *s, void *field, const char *value)
 {
+    uint64_t nano = 0;
+
     (void)field;
-    return quantity_nano(value, &s->nano_cpus) ? NULL : "a number of processors, such as 2 or 0.5";
+    if (!quantity_nano(value, &nano) || (nano != 0 && nano < QUANTITY_CPUS_MIN)) {
+        return "a number of processors from 0.01, such as 2 or 0.5, or 0 for no limit";
+    }
+    s->nano_cpus = nano;
+    return NULL;
 }
 
 static const char *apply_pids(struct settings *s, void *field, const char *value)
@@ -344,7 +354,11 @@ static const char *add_env(struct settings *s, void *field, const char *value)
     name[n] = '\0';
     /* Without a value it is ours: so that it need not stand on a command line. */
     const char *text = equals != NULL ? equals + 1 : getenv(name);
-    return environment_name_ok(name) && text != NULL ? set_env(s, name, text) : wanted;
+    if (!environment_name_ok(name) || text == NULL) {
+        return wanted;
+    }
+    /* It travels as JSON. */
+    return text_utf8_valid(text, strlen(text)) ? set_env(s, name, text) : "a value in UTF-8";
 }
 
 static const char *add_volume(struct settings *s, void *field, const char *value)
@@ -399,8 +413,9 @@ static const char *add_tool(struct settings *s, void *field, const char *value)
 /* ---- the table of both ---- */
 
 struct setting {
-    const char *flag; /* on the command line; NULL: none */
-    const char *key;  /* in a file; NULL: none */
+    const char *flag;     /* on the command line; NULL: none */
+    const char *key;      /* in a file; NULL: none */
+    const char *fallback; /* the default, as it would be written; NULL: the field stays NULL */
     apply_fn *apply;
     size_t offset;  /* of the field that `apply` fills */
     size_t in_file; /* of its text in struct file_sandbox */
@@ -411,36 +426,39 @@ struct setting {
 #define FILE_AT(member) offsetof(struct file_sandbox, member)
 
 static const struct setting table[] = {
-    {"enabled", "enabled", apply_enabled, 0, FILE_AT(enabled)},
-    {"image", "image", apply_text, IN(image), FILE_AT(image)},
-    {NULL, "build_context", apply_path, IN(build_context), FILE_AT(build_context)},
-    {"build-file", "build_file", apply_text, IN(build_file), FILE_AT(build_file)},
-    {"mcp-servers-path", "mcp_servers_path", apply_path, IN(mcp_servers_path),
-     FILE_AT(mcp_servers_path)},
-    {"mount-current-dir", "mount_current_dir", apply_bool, IN(mount_current_dir),
+    {"enabled", "enabled", "auto", apply_enabled, 0, FILE_AT(enabled)},
+    {"image", "image", "tactus-sandbox:local", apply_text, IN(image), FILE_AT(image)},
+    {NULL, "build_context", NULL, apply_path, IN(build_context), FILE_AT(build_context)},
+    {"build-file", "build_file", "Dockerfile", apply_text, IN(build_file), FILE_AT(build_file)},
+    {"mcp-servers-path", "mcp_servers_path", "~/.tactus/mcp-servers", apply_path,
+     IN(mcp_servers_path), FILE_AT(mcp_servers_path)},
+    {"mount-current-dir", "mount_current_dir", "true", apply_bool, IN(mount_current_dir),
      FILE_AT(mount_current_dir)},
-    {"network", "network", apply_text, IN(network), FILE_AT(network)},
-    {"transport", "broker_transport", apply_transport, 0, FILE_AT(broker_transport)},
-    {"broker-host", "broker_host", apply_text, IN(broker_host), FILE_AT(broker_host)},
-    {"broker-bind-host", "broker_bind_host", apply_text, IN(broker_bind_host),
+    {"network", "network", NULL, apply_text, IN(network), FILE_AT(network)},
+    {"transport", "broker_transport", "stdio", apply_transport, 0, FILE_AT(broker_transport)},
+    {"broker-host", "broker_host", "host.docker.internal", apply_text, IN(broker_host),
+     FILE_AT(broker_host)},
+    {"broker-bind-host", "broker_bind_host", NULL, apply_text, IN(broker_bind_host),
      FILE_AT(broker_bind_host)},
-    {"broker-port", "broker_port", apply_port, 0, FILE_AT(broker_port)},
-    {"cert", "broker_tls_cert_file", apply_path, IN(cert_file), FILE_AT(broker_tls_cert_file)},
-    {"key", "broker_tls_key_file", apply_path, IN(key_file), FILE_AT(broker_tls_key_file)},
-    {"memory", "limits.memory", apply_memory, 0, FILE_AT(limits.memory)},
-    {"cpus", "limits.cpus", apply_cpus, 0, FILE_AT(limits.cpus)},
-    {"pids", "limits.pids", apply_pids, 0, FILE_AT(limits.pids)},
-    {"timeout", "timeout", apply_timeout, 0, FILE_AT(timeout)},
-    {"dev", "dev_mode", apply_bool, IN(dev_mode), FILE_AT(dev_mode)},
-    {"user", "user", apply_user, IN(user), FILE_AT(user)},
-    {"writable-root", "writable_root", apply_bool, IN(writable_root), FILE_AT(writable_root)},
-    {"working-dir", NULL, apply_path, IN(working_dir), NOWHERE},
-    {"callback-url", NULL, apply_url, IN(callback_url), NOWHERE},
-    {"env", NULL, add_env, 0, NOWHERE},
-    {"volume", NULL, add_volume, 0, NOWHERE},
-    {"allow-env", NULL, add_allowed, 0, NOWHERE},
-    {"model", NULL, add_model, 0, NOWHERE},
-    {"tool", NULL, add_tool, 0, NOWHERE},
+    {"broker-port", "broker_port", "0", apply_port, 0, FILE_AT(broker_port)},
+    {"cert", "broker_tls_cert_file", NULL, apply_path, IN(cert_file),
+     FILE_AT(broker_tls_cert_file)},
+    {"key", "broker_tls_key_file", NULL, apply_path, IN(key_file), FILE_AT(broker_tls_key_file)},
+    {"memory", "limits.memory", "2g", apply_memory, 0, FILE_AT(limits.memory)},
+    {"cpus", "limits.cpus", "2", apply_cpus, 0, FILE_AT(limits.cpus)},
+    {"pids", "limits.pids", "512", apply_pids, 0, FILE_AT(limits.pids)},
+    {"timeout", "timeout", "3600", apply_timeout, 0, FILE_AT(timeout)},
+    {"dev", "dev_mode", "false", apply_bool, IN(dev_mode), FILE_AT(dev_mode)},
+    {"user", "user", NULL, apply_user, IN(user), FILE_AT(user)},
+    {"writable-root", "writable_root", "false", apply_bool, IN(writable_root),
+     FILE_AT(writable_root)},
+    {"working-dir", NULL, NULL, apply_path, IN(working_dir), NOWHERE},
+    {"callback-url", NULL, NULL, apply_url, IN(callback_url), NOWHERE},
+    {"env", NULL, NULL, add_env, 0, NOWHERE},
+    {"volume", NULL, NULL, add_volume, 0, NOWHERE},
+    {"allow-env", NULL, NULL, add_allowed, 0, NOWHERE},
+    {"model", NULL, "*", add_model, 0, NOWHERE},
+    {"tool", NULL, "*", add_tool, 0, NOWHERE},
 };
 
 #define NSETTINGS (sizeof(table) / sizeof(table[0]))
@@ -456,20 +474,40 @@ static enum err take_fault(const struct conf_doc *doc, const void *base, const c
     return conf_fault(doc, base, key, e, "cannot be used, expected %s", wanted);
 }
 
+/* The default again. NULL when it is there. */
+static const char *reset(struct settings *s, const struct setting *row)
+{
+    void *field = (char *)s + row->offset;
+
+    if (row->fallback != NULL) {
+        return row->apply(s, field, row->fallback);
+    }
+    char **text = field; /* without a default it is a text */
+    free(*text);
+    *text = NULL;
+    return NULL;
+}
+
 static enum err take_scalars(struct settings *s, const struct file_sandbox *f,
                              const struct conf_doc *doc, struct error *e)
 {
     for (size_t i = 0; i < NSETTINGS; i++) {
-        if (table[i].in_file == NOWHERE) {
+        const struct setting *row = &table[i];
+        if (row->in_file == NOWHERE) {
             continue;
         }
-        char *text = *(char *const *)(const void *)((const char *)f + table[i].in_file);
-        const char *wanted =
-            text == NULL ? NULL : table[i].apply(s, (char *)s + table[i].offset, text);
+        bool limit = strncmp(row->key, "limits.", 7) == 0;
+        const void *base = limit ? (const void *)&f->limits : f;
+        const char *key = limit ? row->key + 7 : row->key;
+        const char *text = *(char *const *)(const void *)((const char *)f + row->in_file);
+        const char *wanted = NULL;
+        if (text != NULL) {
+            wanted = row->apply(s, (char *)s + row->offset, text);
+        } else if (conf_has(doc, base, key)) {
+            wanted = reset(s, row);
+        }
         if (wanted != NULL) {
-            bool limit = strncmp(table[i].key, "limits.", 7) == 0;
-            return take_fault(doc, limit ? (const void *)&f->limits : f,
-                              limit ? table[i].key + 7 : table[i].key, wanted, e);
+            return take_fault(doc, base, key, wanted, e);
         }
     }
     return ERR_OK;
@@ -498,9 +536,9 @@ static enum err take_env(struct settings *s, const struct file_sandbox *f,
     for (size_t i = 0; i < f->env.n; i++) {
         const char *wanted = environment_name_ok(pairs[i].name)
                                  ? set_env(s, pairs[i].name, pairs[i].value)
-                                 : "names of letters, digits and '_'";
+                                 : "a name of letters, digits, '_', '.', '-', no digit first";
         if (wanted != NULL) {
-            return take_fault(doc, f, "env", wanted, e);
+            return take_fault(doc, &pairs[i], pairs[i].name, wanted, e);
         }
     }
     return ERR_OK;
@@ -567,49 +605,44 @@ enum err settings_read(struct settings *s, const char *path, bool optional, stru
 
 /* ---- flags, life ---- */
 
+static enum err flag_fault(const struct setting *row, const char *value, const char *wanted,
+                           struct error *e)
+{
+    if (wanted == out_of_memory) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    if (row->apply == add_env) { /* its value is not for a message */
+        return err_set(e, ERR_CONFIG, "--env: expected %s", wanted);
+    }
+    return err_set(e, ERR_CONFIG, "--%s %.100s: expected %s", row->flag, value, wanted);
+}
+
 enum err settings_flag(struct settings *s, const char *name, const char *value, struct error *e)
 {
     for (size_t i = 0; i < NSETTINGS; i++) {
-        if (table[i].flag == NULL || strcmp(table[i].flag, name) != 0) {
+        const struct setting *row = &table[i];
+        if (row->flag == NULL || strcmp(row->flag, name) != 0) {
             continue;
         }
-        const char *wanted = table[i].apply(s, (char *)s + table[i].offset, value);
-        if (wanted == out_of_memory) {
-            return err_set(e, ERR_NOMEM, "out of memory");
-        }
-        if (wanted != NULL && table[i].apply == add_env) { /* its value is not for a message */
-            return err_set(e, ERR_CONFIG, "--env: expected %s", wanted);
-        }
-        return wanted == NULL
-                   ? ERR_OK
-                   : err_set(e, ERR_CONFIG, "--%s %.100s: expected %s", name, value, wanted);
+        const char *wanted = row->apply(s, (char *)s + row->offset, value);
+        return wanted == NULL ? ERR_OK : flag_fault(row, value, wanted, e);
     }
     return err_set(e, ERR_CONFIG, "--%s: no such setting", name);
 }
 
 enum err settings_init(struct settings *s, struct error *e)
 {
-    static const char *const defaults[][2] = {
-        {"image", "tactus-sandbox:local"},
-        {"build-file", "Dockerfile"},
-        {"mcp-servers-path", "~/.tactus/mcp-servers"},
-        {"broker-host", "host.docker.internal"},
-        {"memory", "2g"},
-        {"cpus", "2"},
-        {"pids", "512"},
-        {"timeout", "3600"},
-        {"model", "*"},
-        {"tool", "*"},
-    };
-    enum err rc = ERR_OK;
-
-    *s = (struct settings){.mount_current_dir = true, .transport = TRANSPORT_STDIO};
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]) && rc == ERR_OK; i++) {
-        rc = settings_flag(s, defaults[i][0], defaults[i][1], e);
+    *s = (struct settings){0};
+    for (size_t i = 0; i < NSETTINGS; i++) {
+        const struct setting *row = &table[i];
+        const char *wanted = row->fallback == NULL ? NULL : reset(s, row);
+        if (wanted != NULL) {
+            return flag_fault(row, row->fallback, wanted, e);
+        }
     }
     s->models_named = false;
     s->tools_named = false;
-    return rc;
+    return ERR_OK;
 }
 
 void settings_fini(struct settings *s)

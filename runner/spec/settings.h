@@ -1,8 +1,10 @@
 /*
  * What a run is asked for: defaults, then `sandbox:` of the procedure's sidecar (FILE.yml), then
- * --config (same form), then flags. Each step overrides what it names; `env` and `volumes` add up
- * (a later value of the same variable wins). Read with base/conf, so unknown keys and wrong types
- * are errors with file and line.
+ * --config (same form), then flags. Each step overrides what it names, and a null in a file puts
+ * the default back; lists add up, as `env` does (a later value of the same variable wins). Read
+ * with base/conf, so unknown keys and wrong types are errors with file and line. After any failure
+ * the settings may be changed in part: end them. Pure but for HOME, for the environment by `env`
+ * flags without a value, and for the file that is read.
  */
 #ifndef TACTUS_RUNNER_SETTINGS_H
 #define TACTUS_RUNNER_SETTINGS_H
@@ -66,11 +68,13 @@ enum err settings_init(struct settings *s, struct error *e) MUST_CHECK;
 void settings_fini(struct settings *s);
 
 /* Reads `sandbox:` of the YAML file `path` over what is there. A file that is missing is fine when
- * `optional`. Other top-level keys of a sidecar are not ours and are left alone. */
+ * `optional`. Other top-level keys of a sidecar are not ours and are left alone. ERR_CONFIG,
+ * ERR_NOMEM. */
 enum err settings_read(struct settings *s, const char *path, bool optional,
                        struct error *e) MUST_CHECK;
 
-/* The same from memory; `name` stands for the file. */
+/* The same from memory; `name` stands for the file in messages, which never have a variable's
+ * value. */
 enum err settings_parse(struct settings *s, const char *name, const char *text, size_t n,
                         struct error *e) MUST_CHECK;
 

@@ -5,7 +5,6 @@
 #include "spec/tree.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +24,7 @@ static enum err add_file(struct sha256 *h, const struct tree_entry *entry, struc
     char block[65536];
     char size[32];
     ssize_t n = 0;
-    int fd = openat(entry->dirfd, entry->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = tree_open(entry);
 
     if (fd < 0) {
         return err_sys(e, ERR_CONFIG, errno, "%s", entry->path);
@@ -61,7 +60,7 @@ enum err source_hash(const char *const *directories, size_t n, char out[SOURCE_H
     enum err rc = h == NULL ? err_set(e, ERR_NOMEM, "out of memory") : ERR_OK;
 
     for (size_t i = 0; i < n && rc == ERR_OK; i++) {
-        add_framed(h, SPAN("directory"));
+        sha256_add(h, SPAN("directory:")); /* no length begins like this */
         rc = tree_walk(directories[i], on_entry, h, e);
     }
     if (rc != ERR_OK) {

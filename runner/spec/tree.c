@@ -39,7 +39,8 @@ static enum err walk_entry(struct walk *w, int fd, const char *name, size_t leng
         return err_set(w->e, ERR_LIMIT, "%.200s: too deep", w->path);
     }
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return ERR_OK; /* gone meanwhile */
+        return errno == ENOENT ? ERR_OK /* gone meanwhile */
+                               : err_sys(w->e, ERR_CONFIG, errno, "%.300s", w->path);
     }
     struct tree_entry entry = {.path = w->path, .name = name, .dirfd = fd, .st = &st};
     enum err rc = w->fn(w->ctx, &entry, w->e);
@@ -62,7 +63,9 @@ static enum err walk_level(struct walk *w, int fd, size_t length, unsigned depth
 {
     struct dirent **entries = NULL;
     int n = scandirat(fd, ".", &entries, not_dots, by_bytes);
-    enum err rc = n < 0 ? err_sys(w->e, ERR_CONFIG, errno, "%.300s", w->path) : ERR_OK;
+    enum err rc = n < 0 ? err_sys(w->e, errno == ENOMEM ? ERR_NOMEM : ERR_CONFIG, errno, "%.300s",
+                                  length == 0 ? "." : w->path)
+                        : ERR_OK;
 
     for (int i = 0; i < n; i++) {
         if (rc == ERR_OK) {
@@ -85,5 +88,22 @@ enum err tree_walk(const char *root, tree_fn *fn, void *ctx, struct error *e)
     }
     enum err rc = walk_level(&w, fd, 0, 0);
     close(fd);
+    if (rc != ERR_OK) {
+        (void)err_wrap(e, "%.200s", root);
+    }
     return rc;
+}
+
+/* Neither a link nor a FIFO that took its place since may hold us up or lead us away. */
+int tree_open(const struct tree_entry *entry)
+{
+    struct stat now;
+    int fd = openat(entry->dirfd, entry->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd >= 0 && (fstat(fd, &now) != 0 || !S_ISREG(now.st_mode))) {
+        close(fd);
+        errno = ESTALE;
+        return -1; /* as open(2) */
+    }
+    return fd;
 }

@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -173,14 +174,22 @@ def main() -> int:
             print(f"MISSING: {harness.BUILD / program}: build it first (make VARIANT=debug programs)")
             print(f"{args.kind}: 0 passed, 1 failed")
             return 1
+    tests = HERE.parent / args.kind
+    sys.path.insert(0, str(tests))
+    beds = importlib.import_module("bed") if (tests / "bed.py").exists() else None
+    if beds is not None:
+        try:
+            beds.enclose()
+        except (OSError, subprocess.CalledProcessError) as e:
+            print(f"NO PLACE FOR CONTAINER ENGINES: {e}")
+            print(f"{args.kind}: 0 passed, 1 failed")
+            return 1
     shared = tempfile.mkdtemp(prefix="tactus-e2e-shared-")
     harness.SHARED = pathlib.Path(shared)
     bed = None
     try:
-        tests = HERE.parent / args.kind
-        sys.path.insert(0, str(tests))
-        if (tests / "bed.py").exists():
-            bed = importlib.import_module("bed").Bed(harness.SHARED)
+        if beds is not None:
+            bed = beds.Bed(harness.SHARED)
             harness.BED = bed
             bed.start()
         return run_all(discover(tests, args.k), args.j, args.keep, args.kind)

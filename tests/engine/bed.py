@@ -1,9 +1,16 @@
 """Two real container engines for the tests: Debian's dockerd and podman's service, each with directories of its own,
 and the images that the tests run. Started once a run (tests/e2e/run.py --kind engine), ended with it.
 
+The whole run, tests too, lives in namespaces of its own for mounts, processes and the network, so that no other engine of
+the machine is disturbed, and the kernel ends, unmounts and forgets all of it, however the run ends. No test can reach
+any host.
+
 TACTUS_ENGINES="docker podman" chooses; what is chosen and cannot start is a failure, not a skip.
+
+    bed.py        a shell beside the engines, which end with it
 """
 import contextlib
+import ctypes
 import http.client
 import io
 import json
@@ -15,9 +22,12 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 
-import harness
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness  # noqa: E402
 
 ENGINES = os.environ.get("TACTUS_ENGINES", "docker podman").split()
 PYTHON = "/usr/bin/python3"
@@ -25,6 +35,11 @@ BUSYBOX = "tactus-test/busybox:latest"
 CLIENT = "tactus-test/client:latest"  # Python and client.py
 HERE = pathlib.Path(__file__).resolve().parent
 SUBNET = "10.215.7.1/24"
+# What engines keep outside the directories that they are given.
+SHARED_PLACES = ("/run/netns", "/run/libpod", "/run/containers", "/var/lib/cni", "/dev/shm")
+LIBC = ctypes.CDLL(None, use_errno=True)
+NAMESPACES = 0x00020000 | 0x20000000 | 0x40000000  # CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET
+PR_SET_PDEATHSIG = 1
 APPLETS = ("sh cat echo sleep ls yes head tail printf kill true false id env dd mkdir rm chmod ps grep sed nc tr "
            "stat mount touch cut wc usleep setsid timeout test md5sum sha256sum").split()
 
@@ -160,25 +175,72 @@ def urlquote(text: str) -> str:
     return "".join(c if c.isalnum() else f"%{ord(c):02X}" for c in text)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
-
-
-# ---- the engines --------------------------------------------------------------------------------------------
+# ---- a place of their own -----------------------------------------------------------------------------------
 
 
 def missing() -> str:
     """What this place lacks for any container engine; "" when it may work."""
-    mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    try:
+        mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        mounts = []  # not even /proc
     if "TACTUS_ENGINES" in os.environ:  # somebody means it
         return ""
     if os.geteuid() != 0:
         return "container engines need root"
     if not any(kind in ("cgroup", "cgroup2") and os.path.isdir(point) for _, point, kind, *_ in mounts):
         return "no cgroups are mounted here"
-    done = subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, text=True)
+    done = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], capture_output=True, text=True)
     return "" if done.returncode == 0 else f"no namespaces can be made here: {done.stderr.strip()}"
+
+
+def attend(child: int) -> None:
+    """Waits for `child`, hands on what asks us to end, and ends as it did. Buries orphans meanwhile."""
+    def hand_on(*_):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, hand_on)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def go_on_in_child() -> None:
+    """This process becomes its child's attendant; the child dies when it does."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        attend(child)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def enclose() -> None:
+    """Goes on in the new namespaces; the calling process only waits for that. Raises OSError."""
+    if missing():
+        return
+    go_on_in_child()
+    os.setsid()  # a terminal's interrupt is for the one outside, which hands it on once
+    if LIBC.unshare(NAMESPACES) != 0:
+        raise OSError(ctypes.get_errno(), f"no namespaces of its own: {os.strerror(ctypes.get_errno())}")
+    go_on_in_child()  # the first process there, whose end is everybody's
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)
+    for place in SHARED_PLACES:
+        os.makedirs(place, exist_ok=True)
+        mount_memory(place)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    go_on_in_child()
+
+
+def mount_memory(place: pathlib.Path | str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777" if place == "/dev/shm" else "mode=755", "tmpfs", place], check=True)
+
+
+# ---- the engines --------------------------------------------------------------------------------------------
 
 
 class Bed:
@@ -194,6 +256,11 @@ class Bed:
         if self.missing:
             print(f"NO CONTAINER ENGINE CAN RUN: {self.missing}: every test of this kind is skipped", flush=True)
             return
+        if not ENGINES or set(ENGINES) - {"docker", "podman"}:
+            sys.exit(f"TACTUS_ENGINES={' '.join(ENGINES)}: expected docker, podman or both")
+        # Layers in memory: also where the temporary directory is of a kind that cannot carry them.
+        mount_memory(self.directory)
+        self.storage = self.storage_driver()
         for name in ENGINES:
             try:
                 getattr(self, f"start_{name}")(self.directory / name)
@@ -206,6 +273,28 @@ class Bed:
         for engine in self.engines.values():
             for name, data, command in images:
                 import_image(engine, name, data, command)
+
+    def engine(self, name: str) -> Engine:
+        """For a test: the running engine, or why there is none."""
+        if self.missing:
+            raise harness.Skip(self.missing)
+        if name not in ENGINES:
+            raise harness.Skip(f"TACTUS_ENGINES={' '.join(ENGINES)} leaves {name} out")
+        if name in self.faults:
+            raise harness.Failure(f"engine {name} does not start: {self.faults[name]}")
+        return self.engines[name]
+
+    def storage_driver(self) -> str:
+        """overlay2, or vfs where the kernel has no overlays."""
+        probe = self.directory / "probe"
+        for name in ("lower", "upper", "work", "merged"):
+            (probe / name).mkdir(parents=True)
+        done = subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={probe}/lower,upperdir={probe}/upper,workdir={probe}/work",
+                               "overlay", probe / "merged"], capture_output=True)
+        if done.returncode == 0:
+            subprocess.run(["umount", probe / "merged"], check=True)
+        shutil.rmtree(probe)
+        return "overlay2" if done.returncode == 0 else "vfs"
 
     def log_end(self, name: str) -> str:
         with contextlib.suppress(OSError):
@@ -229,21 +318,14 @@ class Bed:
 
     def start_docker(self, home: pathlib.Path) -> None:
         home.mkdir()
-        bridge = f"tactus{os.getpid() % 100000}"
-        # A bridge of its own, so that another daemon of the machine keeps docker0.
-        subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
-        self.bridge = bridge
-        subprocess.run(["ip", "addr", "add", SUBNET, "dev", bridge], check=True)
-        subprocess.run(["ip", "link", "set", bridge, "up"], check=True)
         certs = harness.certificates("engine-certs")
         for name, source in (("ca.pem", "ca.pem"), ("cert.pem", "client.pem"), ("key.pem", "client.key")):
             shutil.copy(certs / source, home / name)  # as DOCKER_CERT_PATH has them
-        self.docker_home, self.docker_tcp = home, f"tcp://127.0.0.1:{free_port()}"
-        self.run("docker", ["dockerd", "-H", self.docker_tcp, "--tlsverify", "--tlscacert", certs / "ca.pem",
-                            "--tlscert", certs / "server.pem", "--tlskey", certs / "server.key", "--data-root", home / "data", "--exec-root", home / "exec", "--pidfile",
-                            home / "pid", "-H", f"unix://{home}/docker.sock", "--storage-driver=overlay2", "--containerd-namespace", bridge, "--containerd-plugins-namespace",
-                            f"{bridge}-plugins",
-                            "--bridge", bridge], home / "docker.sock")
+        self.docker_home, self.docker_tcp = home, "tcp://127.0.0.1:2376"
+        self.run("docker", ["dockerd", "-H", f"unix://{home}/docker.sock", "-H", self.docker_tcp, "--tlsverify",
+                            "--tlscacert", certs / "ca.pem", "--tlscert", certs / "server.pem", "--tlskey", certs / "server.key",
+                            "--data-root", home / "data", "--exec-root", home / "exec", "--pidfile", home / "pid",
+                            f"--storage-driver={self.storage}", "--bip", SUBNET], home / "docker.sock")
 
     def start_podman(self, home: pathlib.Path) -> None:
         home.mkdir()
@@ -252,17 +334,16 @@ class Bed:
                         '[engine]\nruntime="runc"\n'
                         f'[network]\nnetwork_config_dir="{home}/networks"\n')
         self.run("podman", ["podman", "--root", home / "root", "--runroot", home / "run", "--cgroup-manager", "cgroupfs",
+                            "--storage-driver", self.storage.rstrip("2"),
                             "system", "service", "--time=0", f"unix://{home}/podman.sock"], home / "podman.sock",
                  {"CONTAINERS_CONF": str(conf)})
 
     def stop(self) -> None:
+        """Containers first, so that nothing of them stays in the machine's cgroups."""
         for engine in self.engines.values():
             with contextlib.suppress(OSError, RuntimeError, http.client.HTTPException, ValueError):
                 for c in engine.containers():
                     engine.call("DELETE", f"/containers/{c['Id']}?force=1&v=1")
-                for network in engine.json("GET", "/networks"):
-                    if network["Name"] == "tactus":
-                        engine.call("DELETE", f"/networks/{network['Id']}")
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
             try:
@@ -271,23 +352,30 @@ class Bed:
                 with contextlib.suppress(OSError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        if hasattr(self, "bridge"):
-            subprocess.run(["ip", "link", "del", self.bridge], stderr=subprocess.DEVNULL)
         self.unmount()
 
     def unmount(self) -> None:
-        """What an engine left mounted below our directory, deepest first."""
+        """Our directory, so that it can be removed, and what an engine left mounted below, deepest first."""
         points = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
         for point in sorted(points, key=len, reverse=True):
             if point.startswith(str(self.directory)):
                 subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL)
 
 
-if __name__ == "__main__":  # by hand: keeps the engines until a key is pressed
-    bed = Bed(pathlib.Path(sys.argv[1]))
-    try:
-        bed.start()
-        print({n: e.address for n, e in bed.engines.items()})
-        input()
-    finally:
-        bed.stop()
+def by_hand() -> int:
+    enclose()
+    with tempfile.TemporaryDirectory(prefix="tactus-engines-") as directory:
+        harness.SHARED = pathlib.Path(directory)
+        bed = Bed(harness.SHARED)
+        try:
+            bed.start()
+            addresses = {name: engine.address for name, engine in bed.engines.items()}
+            print(addresses, flush=True)
+            more = {"DOCKER_HOST": addresses.get("docker", ""), "CONTAINER_HOST": addresses.get("podman", "")}
+            return subprocess.run([os.environ.get("SHELL", "/bin/sh")], env={**os.environ, **more}).returncode
+        finally:
+            bed.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(by_hand())

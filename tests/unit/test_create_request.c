@@ -12,6 +12,7 @@
 
 static char source[] = "/host/a:b";
 static char target[] = "/w";
+static char plain[] = "/host/plain";
 static char volume[] = "cache";
 static char name[] = "A";
 static char value[] = "x\"y";
@@ -24,7 +25,13 @@ static const struct mount mounts[] = {
     {.kind = MOUNT_BIND, .source = source, .target = target, .read_only = true},
     {.kind = MOUNT_VOLUME, .source = volume, .target = target},
     {.kind = MOUNT_VOLUME, .target = target},
-    {.kind = MOUNT_BIND, .source = source, .target = target, .z = true},
+    {.kind = MOUNT_BIND, .source = plain, .target = target, .z = true},
+    {.kind = MOUNT_VOLUME,
+     .source = volume,
+     .target = target,
+     .read_only = true,
+     .z = true,
+     .z_private = true},
 };
 static const struct create_request whole = {
     .image = "registry:5000/x@sha256:00",
@@ -39,7 +46,7 @@ static const struct create_request whole = {
     .labels = labels,
     .nlabels = 1,
     .mounts = mounts,
-    .nmounts = 4,
+    .nmounts = 5,
     .network = "tactus",
     .host_gateway = "172.18.0.1",
     .memory = 1048576,
@@ -74,7 +81,7 @@ static void test_whole(void **state)
         "\"BindOptions\":{\"Propagation\":\"rprivate\"}},"
         "{\"Type\":\"volume\",\"Source\":\"cache\",\"Target\":\"/w\",\"ReadOnly\":false},"
         "{\"Type\":\"volume\",\"Target\":\"/w\",\"ReadOnly\":false}],"
-        "\"Binds\":[\"/host/a:b:/w:rw,z\"]}}");
+        "\"Binds\":[\"/host/plain:/w:rw,z\",\"cache:/w:ro,Z\"]}}");
     buf_clear(&out);
     create_request_put(&whole, true, &out);
     assert_null(strstr(buf_cstr(&out), "x\\\"y"));
@@ -106,11 +113,113 @@ static void test_least(void **state)
     buf_fini(&out);
 }
 
+static void assert_tmpfs(const struct create_request *r, const char *words)
+{
+    struct buf out;
+
+    buf_init(&out, 65536);
+    create_request_put(r, false, &out);
+    assert_int_equal(buf_status(&out), ERR_OK);
+    if (words == NULL) {
+        assert_null(strstr(buf_cstr(&out), "Tmpfs"));
+    } else {
+        assert_non_null(strstr(buf_cstr(&out), words));
+    }
+    buf_fini(&out);
+}
+
+/* Half of the memory, at most 1 GiB; none where a volume of the user's is. */
+static void test_tmpfs(void **state)
+{
+    static char tmp[] = "/tmp";
+    static char in_tmp[] = "/tmp/x";
+    static const struct mount at[] = {{.kind = MOUNT_BIND, .source = plain, .target = tmp}};
+    static const struct mount below[] = {{.kind = MOUNT_BIND, .source = plain, .target = in_tmp}};
+    struct create_request r = whole;
+
+    (void)state;
+    r.memory = UINT64_C(2) << 30;
+    assert_tmpfs(&r, ",size=1073741824\"}");
+    r.memory = (UINT64_C(2) << 30) - 2;
+    assert_tmpfs(&r, ",size=1073741823\"}");
+    r.memory = UINT64_C(1) << 50;
+    assert_tmpfs(&r, ",size=1073741824\"}");
+    r.memory = 0;
+    assert_tmpfs(&r, ",size=1073741824\"}");
+    r.mounts = below;
+    r.nmounts = 1;
+    assert_tmpfs(&r, ",size=1073741824\"}");
+    r.mounts = at;
+    assert_tmpfs(&r, NULL);
+    r.nmounts = 0;
+    r.read_only_root = false;
+    assert_tmpfs(&r, NULL);
+}
+
+/* Whatever texts come in, one JSON value comes out, and what is no UTF-8 does not break it. */
+static void test_odd_texts(void **state)
+{
+    static char odd[] = "\x01\xff\"\\\n\xc3";
+    static const char *const one[] = {odd};
+    static const struct label label[] = {{odd, odd}};
+    static const struct env_entry entry[] = {{odd, odd}};
+    static const struct mount mount[] = {
+        {.kind = MOUNT_BIND, .source = odd, .target = odd},
+        {.kind = MOUNT_BIND, .source = odd, .target = odd, .z = true}};
+    const struct create_request r = {.image = odd,
+                                     .entrypoint = one,
+                                     .nentrypoint = 1,
+                                     .command = one,
+                                     .ncommand = 1,
+                                     .env = entry,
+                                     .nenv = 1,
+                                     .user = odd,
+                                     .working_dir = odd,
+                                     .labels = label,
+                                     .nlabels = 1,
+                                     .mounts = mount,
+                                     .nmounts = 2,
+                                     .network = odd,
+                                     .host_gateway = odd};
+    const struct json_rules rules = {.max_depth = 16};
+    struct json_fault fault;
+    struct json_value v;
+    struct buf out;
+
+    (void)state;
+    for (int redact = 0; redact < 2; redact++) {
+        buf_init(&out, 65536);
+        create_request_put(&r, redact != 0, &out);
+        assert_int_equal(json_check_value(buf_span(&out), &rules, &v, &fault), ERR_OK);
+        buf_fini(&out);
+    }
+}
+
+/* Too long for the buffer at any byte: told by its status, never a piece taken for the whole. */
+static void test_limit(void **state)
+{
+    struct buf out;
+    size_t n = 0;
+
+    (void)state;
+    buf_init(&out, 65536);
+    create_request_put(&whole, false, &out);
+    n = buf_span(&out).n;
+    buf_fini(&out);
+    for (size_t max = 1; max < n; max += 7) {
+        buf_init(&out, max);
+        create_request_put(&whole, false, &out);
+        assert_int_equal(buf_status(&out), ERR_LIMIT);
+        buf_fini(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_least),
+        cmocka_unit_test(test_whole), cmocka_unit_test(test_least),
+        cmocka_unit_test(test_tmpfs), cmocka_unit_test(test_odd_texts),
+        cmocka_unit_test(test_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
