@@ -296,11 +296,11 @@ def test_fork_bomb(engine):
     """The limit holds, others go on, and the time-out ends it."""
     # A shell that cannot fork gives up: the first one starts the bomb and only waits.
     with Place(engine, "read -r request; bomb() { while :; do bomb & done; }; bomb & read -r never") as p:
-        process = p.start("--pids", "64", "--timeout", "4")
+        process = p.start("--pids", "64", "--timeout", "10")
         c = p.wait_running()[0]
         time.sleep(1)
-        # The engine asks ps, which does not always see what comes and goes so fast.
-        seen = wait_until(lambda: p.engine.json("GET", f"/containers/{c['Id']}/top")["Processes"], "its processes")
+        # The engine asks ps, which does not always see what comes and goes so fast, or fails of it.
+        seen = wait_until(lambda: (p.engine.json("GET", f"/containers/{c['Id']}/top") or {}).get("Processes"), "its processes")
         check(2 <= len(seen) <= 64, f"{len(seen)} processes")
         memory = peak(process.pid)
         with Place(engine, "echo beside") as other:
