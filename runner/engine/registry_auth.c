@@ -63,7 +63,7 @@ static void registry_of(const char *image, char out[HOST_MAX])
     size_t n = strcspn(image, "/");
 
     snprintf(out, HOST_MAX, "docker.io");
-    if (image[n] == '/' && n < HOST_MAX &&
+    if (n < HOST_MAX && image[n] == '/' &&
         (memchr(image, '.', n) != NULL || memchr(image, ':', n) != NULL ||
          strncmp(image, "localhost/", 10) == 0)) {
         memcpy(out, image, n);
