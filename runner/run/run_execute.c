@@ -23,6 +23,8 @@
 #define QUIET_MS       200u   /* after the last log line, until it counts as complete */
 #define FLUSH_MS       10u
 #define FLUSH_TRIES    100
+#define OOM_TRIES      6
+#define OOM_AGAIN_MS   100u
 
 struct execution {
     struct run *run;
@@ -264,16 +266,33 @@ static void drain_output(struct execution *x)
     }
 }
 
+/* Whether the engine says so. Docker learns of it by an event that may come after the end. */
+static bool ask_for_oom(struct execution *x, const struct run_facts *facts)
+{
+    struct run *r = x->run;
+    struct driver *d = &r->driver;
+    bool likely = facts->end == RUN_EXITED && facts->code == 137 && facts->memory > 0;
+    const bool never = false;
+
+    for (int i = 0; i < (likely ? OOM_TRIES : 1); i++) {
+        struct engine_state state = {0};
+        if (i > 0) {
+            (void)!driver_wait(d, &never, driver_deadline(d, OOM_AGAIN_MS));
+        }
+        if (engine_inspect(r->engine, r->container, &state, NULL) != ERR_OK || state.oom_killed) {
+            return state.oom_killed;
+        }
+    }
+    return false;
+}
+
 static enum err judge(struct execution *x, struct run_facts *facts, struct buf *document, int *code,
                       struct error *e)
 {
     struct run *r = x->run;
-    struct engine_state state = {0};
 
-    if (engine_inspect(r->engine, r->container, &state, e) == ERR_OK) {
-        facts->oom_killed = state.oom_killed;
-    }
     facts->memory = r->settings.memory;
+    facts->oom_killed = ask_for_oom(x, facts);
     facts->memory_text = r->settings.memory_text;
     facts->timeout_ms = r->settings.timeout_ms;
     facts->duration_ms = clock_mono_ms() - r->started_at;
