@@ -22,13 +22,13 @@ Q   := @
 SAY := @printf '  %-4s %s\n'
 endif
 
-PKGS := libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd libarchive
+PKGS := libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd libarchive libsystemd sqlite3
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
         -Wformat=2 -Wvla -Wundef -Wcast-qual -Wwrite-strings -Werror
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Ibroker -Irunner
 CFLAGS_common := -std=c11 -g $(WARN) -fstack-protector-strong -fPIE -fno-omit-frame-pointer
-LDFLAGS_common := -pie -Wl,-z,relro,-z,now
+LDFLAGS_common := -pie -Wl,-z,relro,-z,now -Wl,--as-needed
 
 CFLAGS_release := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -DNDEBUG
 CFLAGS_debug   := -O1
@@ -50,14 +50,15 @@ LIBS        = $(PKG_LIBS) -lpthread -lm
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
 BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_events conf_load conf_scalar
 NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
-GATE   := secret grant grant_source config config_keys config_listener config_admin
-WIRE   := failure framing session request methods
-LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router chat_params chat
+GATE   := secret secret_command prices meter grant grant_source grant_table config config_grant config_secrets config_keys config_listener config_admin
+LEDGER := item schema store store_read ledger ledger_thread ledger_ask
+WIRE   := failure framing session caller request methods
+LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router charge chat_params chat
 TOOLS  := tool_call mcp
 EVENTS := emit control bus
 HTTP   := httpd httpd_request admin_fault admin_auth admin_body event_streams
 CTL    := output commands
-APP    := broker worker self dev run_place runs admin
+APP    := broker worker snapshot reload self dev run_place grant_json runs admin admin_operate service
 
 IO     := driver fetch
 SPEC   := owner quantity settings volumes environment create_request workspace tree ignore source_hash
@@ -68,7 +69,7 @@ CMD    := run run_options gc image
 
 # libtactus.a: what both programs use; the other two: one program each.
 BASE_SRC   := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c)
-BROKER_SRC := $(GATE:%=broker/gate/%.c) $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) \
+BROKER_SRC := $(GATE:%=broker/gate/%.c) $(LEDGER:%=broker/ledger/%.c) $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) \
               $(TOOLS:%=broker/tools/%.c) $(EVENTS:%=broker/events/%.c) $(HTTP:%=broker/http/%.c) $(CTL:%=broker/ctl/%.c) \
               $(APP:%=broker/app/%.c)
 RUNNER_SRC := $(wildcard $(IO:%=runner/io/%.c) $(SPEC:%=runner/spec/%.c) $(ENGINE:%=runner/engine/%.c) \
@@ -270,6 +271,12 @@ install: programs
 	install -m 755 $(HELPERS) $(DESTDIR)$(PREFIX)/libexec/tactus-broker
 	install -m 755 certs/make-certs.sh $(DESTDIR)$(PREFIX)/share/tactus-broker
 	install -m 644 deploy/broker.example.yml README.md LICENSE $(DESTDIR)$(PREFIX)/share/tactus-broker
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/sysusers.d
+	sed 's#^ExecStart=/usr/local/bin/#ExecStart=$(PREFIX)/bin/#' deploy/tactus-broker.service \
+	    >$(DESTDIR)$(PREFIX)/lib/systemd/system/tactus-broker.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/tactus-broker.service
+	install -m 644 deploy/tactus-broker.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 644 deploy/tactus-broker.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/tactus-broker.conf
 
 dist:
 	@mkdir -p build

@@ -4,6 +4,7 @@
  */
 #include "app/broker.h"
 #include "app/dev.h"
+#include "app/service.h"
 #include "base/log.h"
 #include "net/http_client.h"
 #include "tactus/version.h"
@@ -187,21 +188,23 @@ static enum err load_secrets(const struct options *o, struct config *config, str
 {
     enum err rc = config_load_secrets(config, o->allow_missing_keys, e);
 
-    for (size_t i = 0; i < config->nproviders && rc == ERR_OK; i++) {
-        secret_forget_env(&config->providers[i].key);
-    }
     if (rc == ERR_OK) {
-        secret_forget_env(&config->admin.token);
+        config_forget_env(config);
     }
     return rc;
 }
 
-static enum err serve(const struct options *o, const struct config *config, const struct dev *dev,
-                      struct error *e)
+static enum err serve(const struct options *o, struct service *service, struct config *config,
+                      const struct dev *dev, struct error *e)
 {
+    const struct broker_options options = {.config_file = o->config,
+                                           .events_file = o->events,
+                                           .allow_missing_keys = o->allow_missing_keys,
+                                           .service = service};
     struct broker *b = NULL;
-    enum err rc = broker_new(config, o->events, &b, e);
+    enum err rc = broker_new(config, &options, &b, e);
 
+    config_unref(config); /* the broker has its own: a reload lets go of it */
     if (rc != ERR_OK) {
         return rc;
     }
@@ -215,24 +218,23 @@ static enum err serve(const struct options *o, const struct config *config, cons
     return rc;
 }
 
-static enum err run(const struct options *o, struct config *config, const struct dev *dev,
-                    bool locked, struct error *e)
+static enum err run(const struct options *o, struct service *service, struct config *config,
+                    const struct dev *dev, bool locked, struct error *e)
 {
     log_setup(config->log_level, config->log_format, NULL);
     if (!locked) {
         log_warn("broker", LOG_MSG("memory of secrets cannot be locked: it may be swapped out"));
     }
     enum err rc = load_secrets(o, config, e);
+    if (rc == ERR_OK) {
+        rc = http_client_global_init(e);
+    }
     if (rc != ERR_OK) {
+        config_unref(config);
         return rc;
     }
-    log_setup(config->log_level, config->log_format, config->redact);
-    rc = http_client_global_init(e);
-    if (rc == ERR_OK) {
-        rc = serve(o, config, dev, e);
-        http_client_global_fini();
-    }
-    log_setup(config->log_level, config->log_format, NULL);
+    rc = serve(o, service, config, dev, e);
+    http_client_global_fini();
     return rc;
 }
 
@@ -241,6 +243,7 @@ int main(int argc, char **argv)
     struct options o = {0};
     struct dev dev = {0};
     struct config *config = NULL;
+    struct service *service = NULL;
     struct error e = {0};
     bool locked = false;
 
@@ -248,18 +251,23 @@ int main(int argc, char **argv)
     if (early != GO_ON) {
         return early;
     }
+    enum err rc = service_new(&service, &e);
+    if (rc == ERR_OK && !o.check) {
+        rc = service_take_sockets(service, &e);
+    }
     harden();
-    enum err rc = secret_arena_init(&locked, &e);
+    rc = rc == ERR_OK ? secret_arena_init(&locked, &e) : rc;
     if (rc == ERR_OK) {
         rc = read_config(&o, &dev, &config, &e);
     }
     if (rc == ERR_OK && o.check) {
         printf("%s: ok\n", o.dev ? "--dev" : o.config);
+        config_unref(config);
     } else if (rc == ERR_OK) {
-        rc = run(&o, config, &dev, locked, &e);
+        rc = run(&o, service, config, &dev, locked, &e);
     }
     int code = rc == ERR_OK ? EX_OK : report(&e);
-    config_free(config);
+    service_free(service);
     dev_fini(&dev);
     return code;
 }

@@ -4,9 +4,9 @@
 set -eu
 
 build_packages='gcc make pkg-config libc6-dev libuv1-dev libssl-dev libcurl4-openssl-dev libcjson-dev
-    libyaml-dev libmicrohttpd-dev libarchive-dev ca-certificates openssl'
+    libyaml-dev libmicrohttpd-dev libarchive-dev libsqlite3-dev libsystemd-dev ca-certificates openssl'
 test_packages='libcmocka-dev python3 netcat-openbsd nodejs npm docker.io podman runc containernetworking-plugins
-    busybox-static iptables iproute2'
+    busybox-static iptables iproute2 systemd python3-yaml'
 
 me=${0##*/}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -70,14 +70,14 @@ check_other() {
     for program in gcc make pkg-config openssl "$@"; do
         have "$program" || lacking="$lacking, $program"
     done
-    for library in libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd libarchive; do
+    for library in libuv openssl libcurl libcjson yaml-0.1 libmicrohttpd libarchive sqlite3 libsystemd; do
         pkg-config --exists "$library" 2>/dev/null || lacking="$lacking, $library (library)"
     done
     [ -n "$lacking" ] || return 0
     echo "$me: this is no Debian, so nothing was installed. Not found: ${lacking#, }" >&2
     echo "$me: needed are a C11 compiler, make, pkg-config, the openssl program, and the development" \
-        "files of libuv, OpenSSL 3, libcurl (built with OpenSSL), cJSON, libyaml, libmicrohttpd and libarchive;" \
-        "for the tests also cmocka, Python 3, netcat, Node.js, npm, dockerd, podman, runc and a static busybox" >&2
+        "files of libuv, OpenSSL 3, libcurl (built with OpenSSL), cJSON, libyaml, libmicrohttpd, libarchive, SQLite and libsystemd;" \
+        "for the tests also cmocka, Python 3, netcat, Node.js, npm, dockerd, podman, runc, a static busybox, systemd-analyze and PyYAML" >&2
     exit 69
 }
 
@@ -91,7 +91,7 @@ case "$#${1:-}" in
 0) ;;
 1check)
     packages="$build_packages $test_packages"
-    tests='python3 node npm nc dockerd podman runc busybox ip'
+    tests='python3 node npm nc dockerd podman runc busybox ip systemd-analyze'
     ;;
 1-h | 1--help) usage && exit 0 ;;
 *) usage >&2 && exit 64 ;;

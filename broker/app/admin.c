@@ -6,15 +6,16 @@
  */
 #include "app/admin.h"
 
-#include "app/app_private.h"
+#include "app/admin_private.h"
+#include "app/grant_json.h"
 #include "app/runs.h"
+#include "app/service.h"
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "http/admin_auth.h"
 #include "http/admin_body.h"
 #include "http/event_streams.h"
-#include "http/httpd.h"
 #include "tactus/protocol.h"
 
 #include <stdlib.h>
@@ -30,7 +31,6 @@
 #define REQUEST_MS      30000u
 #define IDLE_MS         120000u
 #define WRITE_MS        30000u
-#define JSON            "application/json"
 
 /* One admin listener. */
 struct admin_door {
@@ -38,27 +38,7 @@ struct admin_door {
     const struct listener_config *config;
     struct listener *listener;
     uint16_t port;
-};
-
-struct admin {
-    struct broker *broker;
-    struct httpd *httpd;
-    struct event_streams *streams;
-    struct admin_door *doors; /* one an admin listener of the configuration */
-    size_t ndoors;
-    uid_t own; /* the broker's user */
-};
-
-/* One call while it is answered. */
-struct call {
-    struct admin *admin;
-    struct httpd_request *request;
-    const char *id; /* what followed the route's path; "" when nothing does */
-    struct admin_fault fault;
-    struct buf reply;
-    int status;
-    const char *location; /* of what was made, or NULL */
-    bool streaming;       /* the answer has begun */
+    bool passed; /* its socket is the service manager's */
 };
 
 struct route {
@@ -76,9 +56,14 @@ static bool answer_health(struct call *c)
     return true;
 }
 
+/* To be changed. */
 static bool find_run(struct call *c, struct run **run)
 {
     *run = runs_find(c->admin->broker->runs, c->id);
+    if (*run == NULL && config_find_grant(c->admin->broker->config, c->id) != NULL) {
+        return admin_fault_set(&c->fault, 409, ADMIN_E_UNPROCESSABLE,
+                               "this grant is the configuration's: change it there, and reload");
+    }
     return *run != NULL ||
            admin_fault_set(&c->fault, 404, ADMIN_E_NOT_FOUND, "there is no such grant");
 }
@@ -88,19 +73,21 @@ static bool answer_create(struct call *c)
     struct admin_grant wanted;
     struct arena arena;
     struct run *run = NULL;
+    struct secret token = {.kind = SECRET_NONE};
     static const char path[] = "/v1/grants/";
 
     arena_init(&arena, ADMIN_BODY_ARENA);
     bool good = admin_body_grant(httpd_body(c->request), &arena, &wanted, &c->fault) &&
-                runs_create(c->admin->broker->runs, &wanted, &run, &c->fault);
+                runs_create(c->admin->broker->runs, &wanted, &token, &run, &c->fault);
     arena_fini(&arena);
     if (good) {
         c->status = 201;
-        run_put_brief(run, &c->reply);
+        run_put_brief(run, &token, &c->reply);
         buf_put_char(&c->reply, '\0'); /* the location stands behind the reply */
         buf_put_str(&c->reply, path);
         buf_put_str(&c->reply, run_id(run));
     }
+    secret_fini(&token);
     if (good && buf_status(&c->reply) != ERR_OK) {
         run_end(run, "no memory to tell of it");
         good = admin_fault_no_memory(&c->fault);
@@ -114,9 +101,14 @@ static bool answer_create(struct call *c)
 static bool answer_list(struct call *c)
 {
     struct runs *runs = c->admin->broker->runs;
-    bool first = true;
+    const struct config *config = c->admin->broker->config;
+    bool first = config->ngrants == 0;
 
     buf_put_char(&c->reply, '[');
+    for (size_t i = 0; i < config->ngrants; i++) {
+        buf_put_str(&c->reply, i > 0 ? "," : "");
+        grant_put_configured(config->grants[i], &c->reply);
+    }
     for (struct run *run = runs_next(runs, NULL); run != NULL; run = runs_next(runs, run)) {
         buf_put_str(&c->reply, first ? "" : ",");
         run_put_json(run, &c->reply);
@@ -128,8 +120,13 @@ static bool answer_list(struct call *c)
 
 static bool answer_get(struct call *c)
 {
+    const struct grant *configured = config_find_grant(c->admin->broker->config, c->id);
     struct run *run = NULL;
 
+    if (configured != NULL) {
+        grant_put_configured(configured, &c->reply);
+        return true;
+    }
     if (!find_run(c, &run)) {
         return false;
     }
@@ -213,6 +210,11 @@ static const struct route ROUTES[] = {
     {"DELETE", "/v1/grants/", answer_end, false},
     {"GET", "/v1/events", answer_events, false},
     {"POST", "/v1/secrets/match", answer_match, false},
+    {"GET", "/readyz", admin_answer_ready, true},
+    {"GET", "/v1/status", admin_answer_status, false},
+    {"GET", "/v1/usage", admin_answer_usage, false},
+    {"POST", "/v1/reload", admin_answer_reload, false},
+    {"POST", "/v1/drain", admin_answer_drain, false},
 };
 
 #define ROUTES_N (sizeof(ROUTES) / sizeof(ROUTES[0]))
@@ -251,8 +253,8 @@ static const struct route *find_route(const struct httpd_request *request, const
     return NULL;
 }
 
-static void reply_fault(struct httpd_request *r, const struct admin_fault *f, const char *header,
-                        const char *value)
+void admin_reply_fault(struct httpd_request *r, const struct admin_fault *f, const char *header,
+                       const char *value)
 {
     struct buf b;
 
@@ -262,7 +264,7 @@ static void reply_fault(struct httpd_request *r, const struct admin_fault *f, co
     buf_init(&b, 8192);
     admin_fault_put_json(f, &b);
     httpd_reply(r, &(struct httpd_reply){.status = f->status,
-                                         .content_type = JSON,
+                                         .content_type = ADMIN_JSON,
                                          .body = buf_span(&b),
                                          .header = header,
                                          .value = value});
@@ -284,7 +286,7 @@ static void on_head(void *ctx, struct httpd_request *r)
     char allowed[64];
 
     if (!admin_auth_place(&caller, &f)) {
-        reply_fault(r, &f, NULL, NULL);
+        admin_reply_fault(r, &f, NULL, NULL);
         return;
     }
     const struct route *route = find_route(r, &id, allowed, sizeof(allowed));
@@ -293,7 +295,7 @@ static void on_head(void *ctx, struct httpd_request *r)
     }
     if (!admin_auth_caller(&caller, a->own, &a->broker->config->admin.token, &f)) {
         bool unknown = f.status == 401;
-        reply_fault(r, &f, unknown ? "WWW-Authenticate" : NULL, unknown ? "Bearer" : NULL);
+        admin_reply_fault(r, &f, unknown ? "WWW-Authenticate" : NULL, unknown ? "Bearer" : NULL);
     }
 }
 
@@ -301,12 +303,13 @@ static void on_head(void *ctx, struct httpd_request *r)
 static bool is_json(const struct httpd_request *r)
 {
     const char *type = httpd_header(r, "Content-Type");
-    size_t n = strlen(JSON);
+    size_t n = strlen(ADMIN_JSON);
 
     if (type == NULL) {
         return true;
     }
-    return strncasecmp(type, JSON, n) == 0 && (type[n] == '\0' || strchr("; \t", type[n]) != NULL);
+    return strncasecmp(type, ADMIN_JSON, n) == 0 &&
+           (type[n] == '\0' || strchr("; \t", type[n]) != NULL);
 }
 
 static bool check_body(struct call *c)
@@ -317,7 +320,7 @@ static bool check_body(struct call *c)
     }
     if (httpd_body(c->request).n > 0 && !is_json(c->request)) {
         return admin_fault_set(&c->fault, 415, ADMIN_E_UNSUPPORTED_MEDIA,
-                               "the body must be of type " JSON);
+                               "the body must be of type " ADMIN_JSON);
     }
     return true;
 }
@@ -328,14 +331,14 @@ static void reply_good(struct call *c)
 
     if (buf_status(&c->reply) != ERR_OK) {
         (void)admin_fault_no_memory(&c->fault);
-        reply_fault(c->request, &c->fault, NULL, NULL);
+        admin_reply_fault(c->request, &c->fault, NULL, NULL);
         return;
     }
     if (c->location != NULL) {
         body.n = strlen(body.p);
     }
     httpd_reply(c->request, &(struct httpd_reply){.status = c->status,
-                                                  .content_type = body.n == 0 ? NULL : JSON,
+                                                  .content_type = body.n == 0 ? NULL : ADMIN_JSON,
                                                   .body = body,
                                                   .header = c->location == NULL ? NULL : "Location",
                                                   .value = c->location});
@@ -350,13 +353,13 @@ static void on_request(void *ctx, struct httpd_request *r)
     buf_init(&c.reply, MAX_REPLY);
     if (route == NULL && allowed[0] == '\0') {
         (void)admin_fault_set(&c.fault, 404, ADMIN_E_NOT_FOUND, "there is no such path");
-        reply_fault(r, &c.fault, NULL, NULL);
+        admin_reply_fault(r, &c.fault, NULL, NULL);
     } else if (route == NULL) {
         (void)admin_fault_set(&c.fault, 405, ADMIN_E_METHOD_NOT_ALLOWED, "this path has %s",
                               allowed);
-        reply_fault(r, &c.fault, "Allow", allowed);
+        admin_reply_fault(r, &c.fault, "Allow", allowed);
     } else if (!check_body(&c) || !route->answer(&c)) {
-        reply_fault(r, &c.fault, NULL, NULL);
+        admin_reply_fault(r, &c.fault, NULL, NULL);
     } else if (!c.streaming) {
         reply_good(&c);
     }
@@ -387,10 +390,13 @@ static enum err open_door(struct admin *a, const struct listener_config *l, stru
     struct admin_door *d = &a->doors[a->ndoors];
     const struct listener_address address = {
         .path = l->path, .mode = l->mode, .host = l->host, .port = l->port};
-    int fd = -1;
+    int fd = service_socket_for(a->broker->options.service, &address);
+    enum err rc = ERR_OK;
 
-    *d = (struct admin_door){.admin = a, .config = l};
-    enum err rc = listener_open(&address, &fd, &d->port, e);
+    *d = (struct admin_door){.admin = a, .config = l, .port = l->port, .passed = fd >= 0};
+    if (fd < 0) {
+        rc = listener_open(&address, &fd, &d->port, e);
+    }
     if (rc == ERR_OK) {
         rc = listener_start(a->broker->workers[0].loop, fd, on_accept, d, &d->listener, e);
     }
@@ -454,6 +460,7 @@ enum err admin_new(struct broker *b, struct admin **out, struct error *e)
         return err_set(e, ERR_NOMEM, "out of memory for the admin API");
     }
     a->broker = b;
+    list_init(&a->readings);
     a->own = geteuid();
     enum err rc = open_all(a, e);
     if (rc != ERR_OK) {
@@ -472,10 +479,11 @@ void admin_free(struct admin *a)
     for (size_t i = 0; i < a->ndoors; i++) {
         listener_stop(a->doors[i].listener);
         const struct listener_config *l = a->doors[i].config;
-        if (l != NULL && l->kind == LISTENER_UNIX) {
+        if (l != NULL && l->kind == LISTENER_UNIX && !a->doors[i].passed) {
             (void)unlink(l->path);
         }
     }
+    admin_cancel_readings(a);
     httpd_free(a->httpd);
     event_streams_free(a->streams);
     a->broker->streams = NULL;

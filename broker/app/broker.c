@@ -7,13 +7,17 @@
 #include "app/admin.h"
 #include "app/app_private.h"
 #include "app/runs.h"
+#include "app/service.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "ledger/ledger.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define LEAVE_MS      2000u /* to close everything */
 #define LAST_WORDS_MS 3000u /* from ShuttingDown to the end, for clients to read it */
 
 /* ---- stopping ---- */
@@ -62,21 +66,15 @@ static void on_drain_deadline(void *ctx)
     }
 }
 
-static void on_signal(void *ctx, int number)
+void broker_drain(struct broker *b)
 {
-    struct broker *b = ctx;
     struct loop *loop = b->workers[0].loop;
 
-    if (number == SIGHUP) {
-        log_warn("broker", LOG_MSG("SIGHUP ignored: restart to read a new configuration"));
-        return;
-    }
     if (b->stopping) {
-        log_info("broker", LOG_MSG("second signal, ending at once"));
-        stop_now(b);
         return;
     }
     b->stopping = true;
+    service_stopping(b->options.service, b->config->drain_timeout + LAST_WORDS_MS + LEAVE_MS);
     log_info("broker", LOG_MSG("stopping"),
              LOG_U64("connections", atomic_load(&b->totals.connections)),
              LOG_U64("inflight", atomic_load(&b->totals.inflight)));
@@ -85,6 +83,33 @@ static void on_signal(void *ctx, int number)
     if (loop_deadline_set(loop, &b->drain_deadline, loop_now(loop) + b->config->drain_timeout) !=
         ERR_OK) {
         stop_now(b);
+    }
+}
+
+static void reload(struct broker *b)
+{
+    struct buf report;
+    struct error e = {.code = ERR_OK};
+
+    buf_init(&report, 65536);
+    if (broker_reload(b, &report, &e) != ERR_OK) {
+        log_error("broker", LOG_MSG("reload failed, the configuration before stays in force"),
+                  LOG_STR("why", e.msg));
+    }
+    buf_fini(&report);
+}
+
+static void on_signal(void *ctx, int number)
+{
+    struct broker *b = ctx;
+
+    if (number == SIGHUP) {
+        reload(b);
+    } else if (b->stopping) {
+        log_info("broker", LOG_MSG("second signal, ending at once"));
+        stop_now(b);
+    } else {
+        broker_drain(b);
     }
 }
 
@@ -97,20 +122,6 @@ static enum err watch_signals(struct broker *b, struct error *e)
 }
 
 /* ---- listeners ---- */
-
-static enum err open_door(struct broker *b, size_t i, struct error *e)
-{
-    const struct listener_config *l = &b->config->listeners[i];
-    struct wire_door *door = &b->doors[i];
-
-    door->listener = l;
-    door->grant = &b->config->grants[l->grant];
-    if (l->kind != LISTENER_TLS) {
-        return ERR_OK;
-    }
-    enum err rc = tls_server_new(l->cert_file, l->key_file, l->client_ca, &door->tls, e);
-    return rc == ERR_OK ? rc : err_wrap(e, "%s", l->url);
-}
 
 static struct listener_address address_of(const struct listener_config *l)
 {
@@ -157,7 +168,13 @@ static enum err open_shared(struct broker *b, size_t i, struct listener_address 
 static enum err open_listener(struct broker *b, size_t i, struct error *e)
 {
     struct listener_address a = address_of(&b->config->listeners[i]);
+    int passed = service_socket_for(b->options.service, &a);
 
+    if (passed >= 0) {
+        b->doors[i].passed = true;
+        b->doors[i].port = a.port;
+        return worker_listen(&b->workers[0], i, passed, e);
+    }
     if (a.path == NULL && b->nworkers > 1) {
         return open_shared(b, i, a, e);
     }
@@ -183,18 +200,59 @@ void broker_print_endpoints(const struct broker *b, bool token, FILE *out)
 
 /* ---- life ---- */
 
-static enum err init_parts(struct broker *b, const char *events_file, struct error *e)
+/* Budgets go on where the process before left them. */
+static enum err restore_budget(struct broker *b, struct grant *g, struct error *e)
 {
-    enum err rc = providers_new(b->config, &b->providers, e);
+    const struct meter_limits *l = &g->limits;
+    int64_t now = clock_wall_ms();
+    int64_t nano = 0;
+    uint64_t tokens = 0;
 
-    for (size_t i = 0; i < b->config->nlisteners && rc == ERR_OK; i++) {
-        rc = open_door(b, i, e);
+    if (b->ledger == NULL ||
+        (l->budget_nano == METER_NO_BUDGET && l->budget_tokens == METER_NO_BUDGET)) {
+        return ERR_OK;
     }
+    enum err rc = ledger_spent(b->ledger, g->name, (uint64_t)meter_period_start(l->period, now),
+                               &nano, &tokens, e);
+    if (rc == ERR_OK) {
+        meter_restore(g->meter, l, now, (uint64_t)nano, tokens);
+    }
+    return rc;
+}
+
+static enum err keep_accounts(struct broker *b, struct error *e)
+{
+    const struct config *c = b->config;
+    enum err rc = c->usage_database == NULL
+                      ? ERR_OK
+                      : ledger_open(c->usage_database, c->usage_retention, &b->ledger, e);
+
+    for (size_t i = 0; i < c->ngrants && rc == ERR_OK; i++) {
+        rc = grant_table_add(b->grants, c->grants[i], e);
+        rc = rc == ERR_OK ? restore_budget(b, c->grants[i], e) : rc;
+    }
+    return rc;
+}
+
+static enum err init_parts(struct broker *b, struct config *config, struct error *e)
+{
+    const char *events_file = b->options.events_file;
+    enum err rc = snapshot_new(config, &b->snapshot, e);
+
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    log_setup(config->log_level, config->log_format, config->redact);
+    for (size_t i = 0; i < b->nlisteners; i++) {
+        b->doors[i].index = i;
+    }
+    rc = keep_accounts(b, e);
     for (unsigned i = 0; i < b->nworkers && rc == ERR_OK; i++) {
         b->workers[i].done.fn = on_worker_done;
         rc = worker_init(&b->workers[i], b, i, e);
     }
-    for (size_t i = 0; i < b->config->nlisteners && rc == ERR_OK; i++) {
+    b->listening = rc == ERR_OK;
+    for (size_t i = 0; i < b->nlisteners && rc == ERR_OK; i++) {
         rc = open_listener(b, i, e);
     }
     if (rc == ERR_OK && events_file != NULL) {
@@ -204,28 +262,36 @@ static enum err init_parts(struct broker *b, const char *events_file, struct err
         rc = runs_new(b, &b->runs, e);
         rc = rc == ERR_OK ? admin_new(b, &b->admin, e) : rc;
     }
+    rc = rc == ERR_OK ? service_no_leftovers(b->options.service, e) : rc;
     return rc == ERR_OK ? watch_signals(b, e) : rc;
 }
 
-enum err broker_new(const struct config *config, const char *events_file, struct broker **out,
-                    struct error *e)
+enum err broker_new(struct config *config, const struct broker_options *options,
+                    struct broker **out, struct error *e)
 {
     struct broker *b = calloc(1, sizeof(*b));
 
     if (b == NULL) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
+    b->options = *options;
     b->config = config;
+    b->nlisteners = config->nlisteners;
+    b->generation = 1;
+    b->started_at = clock_wall_ms();
+    b->loaded_at = b->started_at;
     b->nworkers = config->workers;
     b->bus = bus_new();
+    b->grants = grant_table_new();
     b->workers = calloc(b->nworkers, sizeof(*b->workers));
     b->doors = calloc(config->nlisteners + 1, sizeof(*b->doors));
     loop_deadline_init(&b->drain_deadline, on_drain_deadline, b);
+    loop_deadline_init(&b->use_deadline, broker_tell_workers, b);
     enum err rc = ERR_OK;
-    if (b->bus == NULL || b->workers == NULL || b->doors == NULL) {
+    if (b->bus == NULL || b->grants == NULL || b->workers == NULL || b->doors == NULL) {
         rc = err_set(e, ERR_NOMEM, "out of memory");
     } else {
-        rc = init_parts(b, events_file, e);
+        rc = init_parts(b, config, e);
     }
     if (rc != ERR_OK) {
         broker_free(b);
@@ -242,12 +308,16 @@ enum err broker_run(struct broker *b, struct error *e)
     for (unsigned i = 1; i < b->nworkers && rc == ERR_OK; i++) {
         rc = worker_start(&b->workers[i], e);
     }
+    if (rc == ERR_OK) {
+        rc = service_watchdog_start(b->options.service, b->workers[0].loop, e);
+    }
     if (rc != ERR_OK) {
         return rc;
     }
     b->running = b->nworkers;
     log_info("broker", LOG_MSG("running"), LOG_U64("workers", b->nworkers),
              LOG_U64("listeners", b->config->nlisteners));
+    service_ready(b->options.service);
     loop_run(b->workers[0].loop);
     log_info("broker", LOG_MSG("stopped"), LOG_U64("events", bus_count(b->bus)));
     return ERR_OK;
@@ -259,26 +329,38 @@ void broker_free(struct broker *b)
         return;
     }
     loop_signals_free(b->signals);
+    service_watchdog_stop(b->options.service);
     admin_free(b->admin);
     runs_stop_listening(b->runs);
     if (b->workers != NULL) {
         if (b->workers[0].loop != NULL) {
             loop_deadline_clear(b->workers[0].loop, &b->drain_deadline);
+            loop_deadline_clear(b->workers[0].loop, &b->use_deadline);
         }
         /* Worker 0 last: the others may still send it messages. */
         for (unsigned i = b->nworkers; i > 0; i--) {
+            worker_stop(&b->workers[i - 1]);
+        }
+        ledger_close(b->ledger); /* after the last row, before loop 0, which its answers go to */
+        for (unsigned i = b->nworkers; i > 0; i--) {
             worker_fini(&b->workers[i - 1]);
         }
+    } else {
+        ledger_close(b->ledger);
     }
     runs_free(b->runs);
     bus_free(b->bus);
-    for (size_t i = 0; b->doors != NULL && i < b->config->nlisteners; i++) {
-        tls_server_free(b->doors[i].tls);
-        if (b->config->listeners[i].kind == LISTENER_UNIX && b->doors[i].listener != NULL) {
+    for (size_t i = 0; b->listening && b->doors != NULL && i < b->nlisteners; i++) {
+        if (b->config->listeners[i].kind == LISTENER_UNIX && !b->doors[i].passed) {
             (void)unlink(b->config->listeners[i].path);
         }
     }
-    providers_free(&b->providers);
+    grant_table_free(b->grants);
+    if (b->snapshot != NULL) { /* its redactor goes */
+        log_setup(b->config->log_level, b->config->log_format, NULL);
+    }
+    snapshot_unref(b->before);
+    snapshot_unref(b->snapshot);
     free(b->doors);
     free(b->workers);
     free(b);

@@ -11,13 +11,22 @@
 #include <stdio.h>
 
 struct broker;
+struct service;
+
+struct broker_options {
+    const char *config_file; /* what a reload reads; NULL: --dev, there is nothing to read again */
+    const char
+        *events_file; /* gets every accepted event as a JSON line, "-" is stdout; NULL: none */
+    bool allow_missing_keys;
+    struct service *service; /* borrowed: app/service.h */
+};
 
 /*
- * Opens every listener and starts nothing yet. `config` is borrowed. `events_file` (NULL: none)
- * gets every accepted event as a JSON line, "-" is stdout. ERR_CONFIG, ERR_IO, ERR_NOMEM.
+ * Opens every listener and starts nothing yet. Takes a reference to `config`, whose secrets are
+ * loaded. ERR_CONFIG, ERR_IO, ERR_NOMEM.
  */
-enum err broker_new(const struct config *config, const char *events_file, struct broker **out,
-                    struct error *e) MUST_CHECK;
+enum err broker_new(struct config *config, const struct broker_options *options,
+                    struct broker **out, struct error *e) MUST_CHECK;
 
 /*
  * One line a listener, in their order, as a client writes it: /path, tcp://host:port, tls://…; then

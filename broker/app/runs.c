@@ -6,6 +6,7 @@
 #include "app/runs.h"
 
 #include "app/app_private.h"
+#include "app/grant_json.h"
 #include "app/run_place.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -35,10 +36,6 @@ struct runs {
     size_t nlive;
     bool closed; /* no new ones */
     bool made_base;
-    /* The TLS listener of the configuration whose certificate serves runs too; NULL: none. */
-    const struct listener_config *tls_config;
-    SSL_CTX *tls;
-    bool owns_tls; /* it is not that listener's own */
     pthread_mutex_t lock;
     struct list ended; /* under the lock: a session on any loop may be the last */
 };
@@ -56,14 +53,14 @@ struct run {
     char id[RUN_ID_SIZE];
     /* Not changed after the start; read by sessions. */
     struct wire_door door;
-    struct grant grant;
+    struct grant *grant; /* a reference */
+    bool listens;        /* it has a listener of its own; else it is known by its token alone */
     struct listener_config config;
     /* loop 0 only */
     struct listener *listener; /* NULL: it has ended, or the broker stops */
     char endpoint[ENDPOINT_SIZE];
     char *ca_file;
     bool owns_place; /* the socket's directory is one that we made */
-    bool owns_tls;
     bool ended;
     struct grant_source *sources;
     size_t nsources;
@@ -80,16 +77,14 @@ struct run {
 
 static void run_free(struct run *run)
 {
-    grant_fini(&run->grant);
+    grant_unref(run->grant);
     free(run->config.url);
     free(run->config.path);
     free(run->config.host);
     free(run->ca_file);
     free(run->sources);
     free(run->notices);
-    if (run->owns_tls) {
-        tls_server_free(run->door.tls);
-    }
+    tls_server_free(run->door.tls);
     free(run);
 }
 
@@ -145,13 +140,18 @@ static bool copy_sources(struct run *run, const struct admin_sources *from)
 static bool run_fill(struct run *run, const struct admin_grant *w)
 {
     const struct admin_listener *l = &w->listener;
-    struct grant *g = &run->grant;
+    struct grant *g = run->grant;
     const char *host = l->bind != NULL ? l->bind : HOST_DEFAULT;
 
+    if (g == NULL) {
+        return false;
+    }
+    g->limits = w->limits;
     g->name = strdup(w->name != NULL ? w->name : run->id);
     g->run = strdup(w->run != NULL ? w->run : run->id);
     g->models = copy_texts(&w->models, &g->nmodels);
     g->tools = copy_texts(&w->tools, &g->ntools);
+    run->listens = w->has_listener;
     run->config.kind = l->kind;
     run->config.mode = RUN_PLACE_SOCKET_MODE;
     run->config.half_close_finish = l->kind == LISTENER_UNIX;
@@ -184,6 +184,19 @@ static enum err make_id(char id[RUN_ID_SIZE], struct error *e)
     return ERR_OK;
 }
 
+/* For the caller once; the grant keeps its hash. */
+static enum err make_token(struct run *run, struct secret *token, struct error *e)
+{
+    enum err rc =
+        run->grant == NULL ? err_set(e, ERR_NOMEM, "out of memory") : secret_make(token, e);
+
+    if (rc == ERR_OK) {
+        memcpy(run->grant->token_sha256, token->sha256, GRANT_TOKEN_SHA256);
+        run->grant->has_token = true;
+    }
+    return rc;
+}
+
 /* ---- connections ---- */
 
 static bool may_connect(const struct run *run, int fd)
@@ -208,7 +221,7 @@ static void on_accept(void *ctx, int fd)
     run->refused++;
     if ((run->refused & (run->refused - 1)) == 0) { /* a flood is told in few lines */
         log_warn("runs", LOG_MSG("connection from outside allow_from"), LOG_STR("grant", run->id),
-                 LOG_STR("run", run->grant.run), LOG_U64("refused", run->refused));
+                 LOG_STR("run", run->grant->run), LOG_U64("refused", run->refused));
     }
 }
 
@@ -277,7 +290,7 @@ static void stop_listening(struct run *run)
 static bool is_last(struct run *run)
 {
     for (struct run *r = runs_next(run->runs, NULL); r != NULL; r = runs_next(run->runs, r)) {
-        if (strcmp(r->grant.run, run->grant.run) == 0) {
+        if (strcmp(r->grant->run, run->grant->run) == 0) {
             return false;
         }
     }
@@ -289,10 +302,11 @@ void run_end(struct run *run, const char *why)
     struct runs *runs = run->runs;
 
     log_info("runs", LOG_MSG("grant ended"), LOG_STR("grant", run->id),
-             LOG_STR("run", run->grant.run), LOG_STR("why", why),
+             LOG_STR("run", run->grant->run), LOG_STR("why", why),
              LOG_U64("connections", atomic_load(&run->door.connections)),
              LOG_U64("inflight", atomic_load(&run->door.inflight)));
     run->ended = true;
+    grant_table_remove(runs->broker->grants, run->grant);
     stop_listening(run);
     loop_deadline_clear(runs->broker->workers[0].loop, &run->deadline);
     runs->nlive--;
@@ -302,7 +316,7 @@ void run_end(struct run *run, const char *why)
     pthread_mutex_unlock(&runs->lock);
     notify_workers(run);
     if (runs->broker->streams != NULL && is_last(run)) {
-        event_streams_end_run(runs->broker->streams, run->grant.run);
+        event_streams_end_run(runs->broker->streams, run->grant->run);
     }
 }
 
@@ -341,27 +355,26 @@ static bool cannot_listen(const struct error *e, struct admin_fault *f)
     return admin_fault_set(f, 422, ADMIN_E_UNPROCESSABLE, "%s", e->msg);
 }
 
+/* A certificate of its own, or that of the configuration, as it is then (wire.tls). */
 static bool set_up_tls(struct run *run, const struct admin_listener *l, struct admin_fault *f)
 {
-    const struct runs *runs = run->runs;
+    const struct listener_config *lender = snapshot_runs_listener(run->runs->broker->snapshot);
     struct error e = {.code = ERR_OK};
 
     if (l->kind != LISTENER_TLS) {
         return true;
     }
     if (l->cert_file != NULL) {
-        run->owns_tls = true;
         return tls_server_new(l->cert_file, l->key_file, NULL, &run->door.tls, &e) == ERR_OK ||
                cannot_listen(&e, f);
     }
-    if (runs->tls == NULL) {
+    if (lender == NULL) {
         return admin_fault_set(f, 422, ADMIN_E_UNPROCESSABLE,
                                "listener.cert_file and listener.key_file are needed: no tls:// "
                                "listener is configured whose certificate could be used");
     }
-    run->door.tls = runs->tls;
-    if (run->ca_file == NULL && runs->tls_config->ca_file != NULL) {
-        run->ca_file = strdup(runs->tls_config->ca_file);
+    if (run->ca_file == NULL && lender->ca_file != NULL) {
+        run->ca_file = strdup(lender->ca_file);
         return run->ca_file != NULL || admin_fault_no_memory(f);
     }
     return true;
@@ -426,14 +439,18 @@ static bool open_run(struct run *run, const struct admin_grant *w, struct admin_
 {
     struct error e = {.code = ERR_OK};
 
-    if (!set_up_tls(run, &w->listener, f)) {
+    if (w->has_listener && !set_up_tls(run, &w->listener, f)) {
         return false;
     }
     run->door.listener = &run->config;
-    run->door.grant = &run->grant;
+    run->door.grant = run->grant;
     run->door.relay = w->listener.relay;
     run->door.on_unused = on_door_unused;
     atomic_store(&run->door.refs, 1); /* ours */
+    if (!w->has_listener) {
+        return start_time(run, w->ttl_ms != 0 ? w->ttl_ms : ADMIN_TTL_DEFAULT_MS) ||
+               admin_fault_no_memory(f);
+    }
     if (make_place(run, &e) != ERR_OK) {
         return cannot_listen(&e, f);
     }
@@ -447,8 +464,8 @@ static bool open_run(struct run *run, const struct admin_grant *w, struct admin_
     return cannot_listen(&e, f);
 }
 
-bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct run **out,
-                 struct admin_fault *f)
+bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct secret *token,
+                 struct run **out, struct admin_fault *f)
 {
     struct error e = {.code = ERR_OK};
 
@@ -465,7 +482,8 @@ bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct run
     }
     run->runs = runs;
     loop_deadline_init(&run->deadline, on_deadline, run);
-    bool good = make_id(run->id, &e) == ERR_OK;
+    run->grant = grant_new();
+    bool good = make_id(run->id, &e) == ERR_OK && make_token(run, token, &e) == ERR_OK;
     if (!good) {
         admin_fault_set(f, 503, TACTUS_E_INTERNAL, "%s", e.msg);
     } else if (!run_fill(run, wanted)) {
@@ -473,8 +491,12 @@ bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct run
     } else {
         good = open_run(run, wanted, f);
     }
+    if (good && grant_table_add(runs->broker->grants, run->grant, &e) != ERR_OK) {
+        good = admin_fault_no_memory(f); /* equal tokens do not happen */
+    }
     if (!good) {
         stop_listening(run);
+        loop_deadline_clear(runs->broker->workers[0].loop, &run->deadline);
         run_free(run);
         return false;
     }
@@ -482,7 +504,7 @@ bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct run
     list_push_back(&runs->live, &run->node);
     runs->nlive++;
     log_info("runs", LOG_MSG("grant made"), LOG_STR("grant", run->id),
-             LOG_STR("run", run->grant.run), LOG_STR("endpoint", run->endpoint));
+             LOG_STR("run", run->grant->run), LOG_STR("endpoint", run->endpoint));
     *out = run;
     return true;
 }
@@ -523,23 +545,17 @@ static void put_time(struct buf *b, const char *name, int64_t wall_ms)
     buf_printf(b, ",\"%s\":\"%s\"", name, time);
 }
 
-static void put_texts(struct buf *b, const char *name, char *const *list, size_t n)
-{
-    buf_printf(b, ",\"%s\":[", name);
-    for (size_t i = 0; i < n; i++) {
-        buf_put_str(b, i > 0 ? "," : "");
-        json_put_string(b, span_str(list[i]));
-    }
-    buf_put_char(b, ']');
-}
-
 static void put_members(const struct run *run, struct buf *b)
 {
     put_text(b, "id", run->id);
     buf_put_char(b, ',');
-    put_text(b, "run", run->grant.run);
-    buf_put_char(b, ',');
-    put_text(b, "endpoint", run->endpoint);
+    put_text(b, "run", run->grant->run);
+    if (run->listens) {
+        buf_put_char(b, ',');
+        put_text(b, "endpoint", run->endpoint);
+    } else {
+        buf_put_str(b, ",\"endpoint\":null");
+    }
     if (run->ca_file != NULL) {
         buf_put_char(b, ',');
         put_text(b, "ca_file", run->ca_file);
@@ -547,10 +563,12 @@ static void put_members(const struct run *run, struct buf *b)
     put_time(b, "expires_at", run->expires_at);
 }
 
-void run_put_brief(const struct run *run, struct buf *b)
+void run_put_brief(const struct run *run, const struct secret *token, struct buf *b)
 {
     buf_put_char(b, '{');
     put_members(run, b);
+    buf_put_str(b, ",\"token\":");
+    json_put_string(b, secret_span(token));
     buf_put_char(b, '}');
 }
 
@@ -563,11 +581,8 @@ void run_put_json(struct run *run, struct buf *b)
     put_members(run, b);
     put_time(b, "created_at", run->created_at);
     buf_put_char(b, ',');
-    put_text(b, "name", run->grant.name);
-    buf_put_char(b, ',');
-    put_text(b, "transport", kinds[run->config.kind]);
-    put_texts(b, "models", run->grant.models, run->grant.nmodels);
-    put_texts(b, "tools", run->grant.tools, run->grant.ntools);
+    put_text(b, "transport", run->listens ? kinds[run->config.kind] : "none");
+    grant_put_policy(run->grant, b);
     buf_put_str(b, run->door.relay ? ",\"relay\":true" : ",\"relay\":false");
     if (run->limited) {
         buf_put_str(b, ",\"allow_from\":[");
@@ -602,28 +617,6 @@ struct run *runs_find(struct runs *runs, const char *id)
     return run;
 }
 
-/* The first TLS listener's certificate, without its demand for certificates of clients. */
-static enum err find_tls(struct runs *runs, struct error *e)
-{
-    const struct config *c = runs->broker->config;
-    size_t i = 0;
-
-    while (i < c->nlisteners && c->listeners[i].kind != LISTENER_TLS) {
-        i++;
-    }
-    if (i == c->nlisteners) {
-        return ERR_OK;
-    }
-    runs->tls_config = &c->listeners[i];
-    if (runs->tls_config->client_ca == NULL) {
-        runs->tls = runs->broker->doors[i].tls;
-        return ERR_OK;
-    }
-    runs->owns_tls = true;
-    return tls_server_new(runs->tls_config->cert_file, runs->tls_config->key_file, NULL, &runs->tls,
-                          e);
-}
-
 enum err runs_new(struct broker *b, struct runs **out, struct error *e)
 {
     struct runs *runs = calloc(1, sizeof(*runs));
@@ -635,11 +628,6 @@ enum err runs_new(struct broker *b, struct runs **out, struct error *e)
     list_init(&runs->live);
     list_init(&runs->ended);
     pthread_mutex_init(&runs->lock, NULL);
-    enum err rc = find_tls(runs, e);
-    if (rc != ERR_OK) {
-        runs_free(runs);
-        return rc;
-    }
     *out = runs;
     return ERR_OK;
 }
@@ -672,9 +660,6 @@ void runs_free(struct runs *runs)
     }
     free_all(&runs->live);
     free_all(&runs->ended);
-    if (runs->owns_tls) {
-        tls_server_free(runs->tls);
-    }
     pthread_mutex_destroy(&runs->lock);
     free(runs);
 }

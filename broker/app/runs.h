@@ -30,10 +30,11 @@ void runs_stop_listening(struct runs *runs);
 /* After the loops: nobody holds a door any more. NULL is harmless. */
 void runs_free(struct runs *runs);
 
-/* Makes one and listens. 422: cannot listen there; 429: too many; 503: shutting down, no memory or
- * no descriptors. */
-bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct run **out,
-                 struct admin_fault *f);
+/* Makes one and listens. `token` (zeroed) gets its token, for secret_fini(): it is kept nowhere
+ * else. 422: cannot listen there; 429: too many; 503: shutting down, no memory or no descriptors.
+ */
+bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct secret *token,
+                 struct run **out, struct admin_fault *f);
 
 /* NULL: there is no such live one. */
 struct run *runs_find(struct runs *runs, const char *id);
@@ -49,8 +50,9 @@ void run_end(struct run *run, const char *why);
 
 const char *run_id(const struct run *run);
 
-/* What a caller needs to use it: {"id","run","endpoint","ca_file"?,"expires_at"}. */
-void run_put_brief(const struct run *run, struct buf *b);
+/* What a caller needs to use it: {"id","run","endpoint","ca_file"?,"expires_at","token"}; endpoint
+ * is null when it has no listener of its own. */
+void run_put_brief(const struct run *run, const struct secret *token, struct buf *b);
 /* All there is to know. */
 void run_put_json(struct run *run, struct buf *b);
 

@@ -69,7 +69,10 @@ static void on_accept(void *ctx, int fd)
 {
     struct worker_door *d = ctx;
 
-    if (d->door->listener->kind == LISTENER_UNIX) {
+    bool one_socket =
+        d->worker->wire.config->listeners[d->door->index].kind == LISTENER_UNIX || d->door->passed;
+
+    if (one_socket) {
         worker_serve(d->worker->broker, d->door, fd);
     } else {
         session_start(&d->worker->wire, d->door, fd);
@@ -87,7 +90,7 @@ enum err worker_listen(struct worker *w, size_t door, int fd, struct error *e)
 
 static void stop_listening(struct worker *w)
 {
-    for (size_t i = 0; w->doors != NULL && i < w->broker->config->nlisteners; i++) {
+    for (size_t i = 0; w->doors != NULL && i < w->broker->nlisteners; i++) {
         listener_stop(w->doors[i].listener);
         w->doors[i].listener = NULL;
     }
@@ -124,6 +127,40 @@ static void on_shut_down(struct loop_message *m, struct loop *loop)
     wire_shut_down(&w->wire);
 }
 
+/* ---- reload ---- */
+
+static void on_use(struct loop_message *m, struct loop *loop)
+{
+    struct worker *w = LIST_ENTRY(m, struct worker, use);
+    struct snapshot *before = w->snapshot;
+
+    (void)loop;
+    atomic_store(&w->use_posted, false); /* before the look: what comes later is posted again */
+    struct snapshot *next = atomic_exchange(&w->next, NULL);
+    if (next == NULL) {
+        return;
+    }
+    w->snapshot = next;
+    wire_use(&w->wire, next->config, next->tls);
+    router_use(w->router, next->providers);
+    snapshot_unref(before);
+}
+
+bool worker_use(struct worker *w, struct snapshot *s)
+{
+    if (s != NULL) {
+        snapshot_unref(atomic_exchange(&w->next, snapshot_ref(s)));
+    }
+    if (atomic_exchange(&w->use_posted, true)) {
+        return true; /* it is on its way, and finds the newest */
+    }
+    if (loop_post(w->loop, &w->use) == ERR_OK) {
+        return true;
+    }
+    atomic_store(&w->use_posted, false);
+    return false;
+}
+
 /* ---- life ---- */
 
 static void add_methods(struct worker *w)
@@ -131,12 +168,14 @@ static void add_methods(struct worker *w)
     struct methods *m = &w->wire.methods;
     struct bus *bus = w->broker->bus;
 
-    methods_add(m, (struct method){.name = "llm.chat", .start = chat_start, .ctx = w->router});
-    methods_add(m, (struct method){.name = "tool.call", .start = tool_call_start});
+    methods_add(m, (struct method){
+                       .name = "llm.chat", .start = chat_start, .ctx = w->router, .metered = true});
+    methods_add(m, (struct method){.name = "tool.call", .start = tool_call_start, .metered = true});
     methods_add(m, (struct method){.name = "events.emit", .start = events_emit_start, .ctx = bus});
     methods_add(m, (struct method){.name = "control.request", .start = control_request_start});
     methods_add(m, (struct method){.name = "mcp.list_tools", .start = mcp_list_tools_start});
-    methods_add(m, (struct method){.name = "mcp.call_tool", .start = mcp_call_tool_start});
+    methods_add(
+        m, (struct method){.name = "mcp.call_tool", .start = mcp_call_tool_start, .metered = true});
     methods_add(m, (struct method){.name = "broker.info", .start = self_info_start, .ctx = w});
     methods_add(
         m, (struct method){
@@ -145,29 +184,32 @@ static void add_methods(struct worker *w)
 
 enum err worker_init(struct worker *w, struct broker *b, unsigned index, struct error *e)
 {
-    const struct config *config = b->config;
-
     w->broker = b;
     w->index = index;
     w->drain.fn = on_drain;
     w->shut_down.fn = on_shut_down;
+    w->use.fn = on_use;
     enum err rc = loop_new(&w->loop, e);
     if (rc != ERR_OK) {
         return rc;
     }
-    wire_init(&w->wire, w->loop, config, &b->totals);
+    w->snapshot = snapshot_ref(b->snapshot);
+    wire_init(&w->wire, w->loop, w->snapshot->config, &b->totals);
+    w->wire.tls = w->snapshot->tls;
+    w->wire.grants = b->grants;
+    w->wire.ledger = b->ledger;
     w->wire.on_session_gone = tell_if_drained;
     w->wire.on_session_gone_ctx = w;
     rc = http_client_new(&w->http, w->loop, e);
     if (rc != ERR_OK) {
         return rc;
     }
-    w->router = router_new(w->loop, w->http, &b->providers, &config->limits);
-    w->doors = calloc(config->nlisteners + 1, sizeof(*w->doors));
+    w->router = router_new(w->loop, w->http, b->snapshot->providers);
+    w->doors = calloc(b->nlisteners + 1, sizeof(*w->doors));
     if (w->router == NULL || w->doors == NULL) {
         return err_set(e, ERR_NOMEM, "out of memory for a worker");
     }
-    for (size_t i = 0; i < config->nlisteners; i++) {
+    for (size_t i = 0; i < b->nlisteners; i++) {
         w->doors[i] = (struct worker_door){.worker = w, .door = &b->doors[i]};
     }
     add_methods(w);
@@ -203,7 +245,7 @@ enum err worker_start(struct worker *w, struct error *e)
     return ERR_OK;
 }
 
-void worker_fini(struct worker *w)
+void worker_stop(struct worker *w)
 {
     if (w->loop == NULL) {
         return;
@@ -214,11 +256,20 @@ void worker_fini(struct worker *w)
     } else {
         close_all(w);
     }
+}
+
+void worker_fini(struct worker *w)
+{
+    if (w->loop == NULL) {
+        return;
+    }
     loop_run_closing(w->loop); /* messages that were on the way own what they carry */
     if (w->http != NULL) {
         http_client_free(w->http);
     }
     router_free(w->router);
+    snapshot_unref(atomic_exchange(&w->next, NULL));
+    snapshot_unref(w->snapshot);
     loop_free(w->loop);
     free(w->doors);
 }

@@ -245,11 +245,45 @@ static enum err read_scalar(struct reader *r, const struct conf_key *k, const ya
 
 /* ---- secrets, lists, maps ---- */
 
+static enum err read_list(struct reader *r, const struct conf_key *k, const yaml_node_t *node,
+                          size_t at, struct conf_list *list);
+
+/* The ways to a secret, by enum conf_secret_kind. */
+static const struct {
+    const char *key;
+    const char *names; /* what its value does */
+} SECRET_KINDS[] = {
+    [CONF_SECRET_ENV] = {"env", "variable"},
+    [CONF_SECRET_FILE] = {"file", "file"},
+    [CONF_SECRET_CREDENTIAL] = {"credential", "credential"},
+    [CONF_SECRET_COMMAND] = {"command", "program"},
+};
+
+static enum conf_secret_kind secret_kind(struct span name)
+{
+    for (int kind = CONF_SECRET_ENV; kind <= CONF_SECRET_COMMAND; kind++) {
+        if (span_eq(name, span_str(SECRET_KINDS[kind].key))) {
+            return (enum conf_secret_kind)kind;
+        }
+    }
+    return CONF_SECRET_NONE;
+}
+
+/* A name that no variable, or no file of a credentials directory, can have. */
+static bool bad_source(enum conf_secret_kind kind, struct span name)
+{
+    char no = kind == CONF_SECRET_ENV ? '=' : '/';
+
+    return (kind == CONF_SECRET_ENV || kind == CONF_SECRET_CREDENTIAL) &&
+           memchr(name.p, no, name.n) != NULL;
+}
+
 /* Nothing of what stands there is shown: it may be the secret itself. */
-static enum err read_secret(struct reader *r, const yaml_node_t *node, const struct place *p,
-                            struct conf_secret *secret)
+static enum err read_secret(struct reader *r, const yaml_node_t *node, size_t at,
+                            const struct place *p, struct conf_secret *secret)
 {
     static const struct conf_key reference = {.type = CONF_SECRET};
+    static const struct conf_key command = {.type = CONF_LIST_OF_STRING, .min = 1, .max = 64};
     enum conf_secret_kind kind = CONF_SECRET_NONE;
     char want[CONF_WANTED_SIZE];
 
@@ -259,28 +293,24 @@ static enum err read_secret(struct reader *r, const yaml_node_t *node, const str
     const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
     if (node->data.mapping.pairs.top - pair == 1) {
         const yaml_node_t *key = yaml_document_get_node(r->tree, pair->key);
-        struct span name = key->type == YAML_SCALAR_NODE ? node_text(key) : span_of(NULL, 0);
-        kind = span_eq(name, SPAN("env"))    ? CONF_SECRET_ENV
-               : span_eq(name, SPAN("file")) ? CONF_SECRET_FILE
-                                             : CONF_SECRET_NONE;
+        kind = key->type == YAML_SCALAR_NODE ? secret_kind(node_text(key)) : CONF_SECRET_NONE;
     }
     if (kind == CONF_SECRET_NONE) {
         return fault(r, p, "is no secret reference, expected %s", conf_wanted(&reference, want));
     }
-    const yaml_node_t *value = yaml_document_get_node(r->tree, pair->value);
-    bool good =
-        value->type == YAML_SCALAR_NODE && !node_is_null(value) &&
-        conf_text_fault(node_text(value), 0) == NULL &&
-        !(kind == CONF_SECRET_ENV && memchr(node_text(value).p, '=', node_text(value).n) != NULL);
-    if (!good) {
-        return fault(r, p, "names no %s, expected %s",
-                     kind == CONF_SECRET_ENV ? "variable" : "file", conf_wanted(&reference, want));
-    }
-    if (conf_put_text(&secret->source, node_text(value)) != ERR_OK) {
-        return err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
-    }
     secret->kind = kind;
-    return ERR_OK;
+    const yaml_node_t *value = yaml_document_get_node(r->tree, pair->value);
+    if (kind == CONF_SECRET_COMMAND) {
+        return read_list(r, &command, value, at, &secret->command);
+    }
+    if (value->type != YAML_SCALAR_NODE || node_is_null(value) ||
+        conf_text_fault(node_text(value), 0) != NULL || bad_source(kind, node_text(value))) {
+        return fault(r, p, "names no %s, expected %s", SECRET_KINDS[kind].names,
+                     conf_wanted(&reference, want));
+    }
+    return conf_put_text(&secret->source, node_text(value)) == ERR_OK
+               ? ERR_OK
+               : err_set(r->e, ERR_NOMEM, "out of memory for the configuration");
 }
 
 static size_t item_size(const struct conf_key *k)
@@ -319,7 +349,7 @@ static enum err read_list(struct reader *r, const struct conf_key *k, const yaml
         if (k->type == CONF_LIST_OF_STRING) {
             err = read_scalar(r, k, item, &place, field);
         } else if (k->type == CONF_LIST_OF_SECRET) {
-            err = read_secret(r, item, &place, field);
+            err = read_secret(r, item, at, &place, field);
         } else {
             size_t here = NO_PLACE;
             place.inner = field;
@@ -429,7 +459,7 @@ static enum err read_value(struct reader *r, const struct conf_key *k, int index
     case CONF_MAP_OF_STRING:
         return read_pairs(r, k, node, at, field);
     case CONF_SECRET:
-        return read_secret(r, node, &r->doc->places[at], field);
+        return read_secret(r, node, at, &r->doc->places[at], field);
     default:
         return read_scalar(r, k, node, &r->doc->places[at], field);
     }
@@ -546,6 +576,22 @@ static enum err read_map(struct reader *r, const struct conf_map *map, int node,
     return read_defaults(r, map, seen, at, target);
 }
 
+static void texts_free(struct conf_list *list)
+{
+    char **items = list->items;
+
+    for (size_t i = 0; i < list->n; i++) {
+        free(items[i]);
+    }
+    free(items);
+}
+
+static void secret_free(struct conf_secret *secret)
+{
+    free(secret->source);
+    texts_free(&secret->command);
+}
+
 void conf_fini(const struct conf_map *map, void *target)
 {
     for (size_t i = 0; i < map->nkeys; i++) {
@@ -558,7 +604,7 @@ void conf_fini(const struct conf_map *map, void *target)
         } else if (k->type == CONF_STRING || k->type == CONF_NAME || k->type == CONF_URL) {
             memcpy(&text, field, sizeof(text));
         } else if (k->type == CONF_SECRET) {
-            text = ((struct conf_secret *)(void *)field)->source;
+            secret_free((struct conf_secret *)(void *)field);
         } else if (k->type == CONF_LIST_OF_STRING || k->type == CONF_LIST_OF_SECRET ||
                    k->type == CONF_LIST_OF_MAP || k->type == CONF_MAP_OF_STRING) {
             memcpy(&list, field, sizeof(list));
@@ -573,7 +619,7 @@ void conf_fini(const struct conf_map *map, void *target)
                 free(((struct conf_pair *)(void *)item)->name);
                 free(((struct conf_pair *)(void *)item)->value);
             } else {
-                free(((struct conf_secret *)(void *)item)->source);
+                secret_free((struct conf_secret *)(void *)item);
             }
         }
         free(list.items);

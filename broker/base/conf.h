@@ -35,9 +35,12 @@ enum conf_type {              /* the field in the struct, and what `min` and `ma
                  CONF_SIZE, /* uint64_t, bytes; with a unit: 64KiB, 100MiB; value */
                  CONF_DURATION, /* uint32_t, milliseconds; in the file seconds, with a fraction or
                                    one of s, m, h, d after it; value in milliseconds */
+                 CONF_NANO,     /* uint64_t, billionths of a number such as 20 or 0.5; value in
+                                   billionths */
                  CONF_ENUM,     /* an enum or int: the index of the value in `choices` */
                  CONF_MODE,     /* unsigned: a file mode, octal digits up to 0777 */
-                 CONF_SECRET,   /* struct conf_secret: { env: NAME } or { file: PATH } */
+                 CONF_SECRET,   /* struct conf_secret: { env: NAME }, { file: PATH }, { credential:
+                                   NAME } or   { command: [PROGRAM, ARGUMENT...] } */
                  CONF_LIST_OF_STRING, /* struct conf_list of char *; number of items */
                  CONF_LIST_OF_SECRET, /* struct conf_list of struct conf_secret; number of items */
                  CONF_MAP_OF_STRING, /* struct conf_list of struct conf_pair, for keys that no table
@@ -63,12 +66,19 @@ struct conf_pair {
     char *value;
 };
 
-enum conf_secret_kind { CONF_SECRET_NONE, CONF_SECRET_ENV, CONF_SECRET_FILE };
+enum conf_secret_kind {
+    CONF_SECRET_NONE,
+    CONF_SECRET_ENV,
+    CONF_SECRET_FILE,
+    CONF_SECRET_CREDENTIAL,
+    CONF_SECRET_COMMAND
+};
 
 /* Where a secret is to be found; never the secret itself. */
 struct conf_secret {
     enum conf_secret_kind kind;
-    char *source;
+    char *source;             /* command: NULL */
+    struct conf_list command; /* of char *: the program and its arguments, at least one */
 };
 
 struct conf_key {

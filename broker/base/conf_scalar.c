@@ -34,6 +34,33 @@ void conf_join(const char *const *choices, const char *suffix, char *out, size_t
     }
 }
 
+static void wanted_number(const struct conf_key *k, char out[CONF_WANTED_SIZE])
+{
+    unsigned long long min = k->min;
+    unsigned long long max = k->max;
+
+    switch (k->type) {
+    case CONF_UINT:
+        (void)snprintf(out, CONF_WANTED_SIZE, "a whole number from %llu to %llu", min, max);
+        break;
+    case CONF_SIZE:
+        (void)snprintf(out, CONF_WANTED_SIZE,
+                       "a size from %llu to %llu bytes, such as 4096 or 64KiB", min, max);
+        break;
+    case CONF_DURATION:
+        (void)snprintf(out, CONF_WANTED_SIZE,
+                       "a time from %llu.%03llu to %llu seconds, such as 30, 0.5 or 10m",
+                       min / 1000, min % 1000, max / 1000);
+        break;
+    case CONF_NANO:
+        (void)snprintf(out, CONF_WANTED_SIZE, "a number from %llu to %llu, such as 20 or 0.5",
+                       min / 1000000000, max / 1000000000);
+        break;
+    default:
+        break;
+    }
+}
+
 const char *conf_wanted(const struct conf_key *k, char out[CONF_WANTED_SIZE])
 {
     char list[CONF_WANTED_SIZE / 2];
@@ -56,16 +83,10 @@ const char *conf_wanted(const struct conf_key *k, char out[CONF_WANTED_SIZE])
         (void)snprintf(out, CONF_WANTED_SIZE, "true or false");
         break;
     case CONF_UINT:
-        (void)snprintf(out, CONF_WANTED_SIZE, "a whole number from %llu to %llu", min, max);
-        break;
     case CONF_SIZE:
-        (void)snprintf(out, CONF_WANTED_SIZE,
-                       "a size from %llu to %llu bytes, such as 4096 or 64KiB", min, max);
-        break;
     case CONF_DURATION:
-        (void)snprintf(out, CONF_WANTED_SIZE,
-                       "a time from %llu.%03llu to %llu seconds, such as 30, 0.5 or 10m",
-                       min / 1000, min % 1000, max / 1000);
+    case CONF_NANO:
+        wanted_number(k, out);
         break;
     case CONF_ENUM:
         conf_join(k->choices, "", list, sizeof(list));
@@ -75,7 +96,9 @@ const char *conf_wanted(const struct conf_key *k, char out[CONF_WANTED_SIZE])
         (void)snprintf(out, CONF_WANTED_SIZE, "a file mode of octal digits, such as \"0660\"");
         break;
     case CONF_SECRET:
-        (void)snprintf(out, CONF_WANTED_SIZE, "{ env: NAME } or { file: PATH }");
+        (void)snprintf(
+            out, CONF_WANTED_SIZE,
+            "{ env: NAME }, { file: PATH }, { credential: NAME } or { command: [PROGRAM] }");
         break;
     case CONF_LIST_OF_STRING:
     case CONF_LIST_OF_SECRET:
@@ -246,6 +269,19 @@ static bool parse_duration(struct span t, uint64_t *ms)
     return true;
 }
 
+static bool parse_nano(struct span t, uint64_t *v)
+{
+    char text[32];
+    const char *rest = NULL;
+
+    if (t.n >= sizeof(text)) {
+        return false;
+    }
+    memcpy(text, t.p, t.n);
+    text[t.n] = '\0';
+    return text_nano(text, v, &rest) && *rest == '\0';
+}
+
 static bool parse_mode(struct span t, uint64_t *mode)
 {
     *mode = 0;
@@ -278,6 +314,8 @@ static bool parse_number(const struct conf_key *k, struct span t, uint64_t *v)
         return text_size(t, v) && *v >= k->min && *v <= k->max;
     case CONF_DURATION:
         return parse_duration(t, v) && *v >= k->min && *v <= k->max;
+    case CONF_NANO:
+        return parse_nano(t, v) && *v >= k->min && *v <= k->max;
     case CONF_MODE:
         return parse_mode(t, v);
     case CONF_ENUM:

@@ -4,6 +4,10 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#define NANO         UINT64_C(1000000000)
+#define NANO_DIGITS  9
+#define WHOLE_DIGITS 9 /* so that the whole part in billionths fits */
+
 static bool continuation(unsigned char c)
 {
     return (c & 0xc0u) == 0x80u;
@@ -126,6 +130,36 @@ bool text_u64(struct span s, uint64_t *out)
         v = v * 10 + digit;
     }
     *out = v;
+    return true;
+}
+
+bool text_nano(const char *text, uint64_t *out, const char **rest)
+{
+    uint64_t whole = 0;
+    uint64_t part = 0;
+    size_t digits = 0;
+    const char *p = text;
+
+    for (; *p >= '0' && *p <= '9'; p++) {
+        whole = whole * 10 + (uint64_t)(*p - '0');
+    }
+    if (p == text || p - text > WHOLE_DIGITS) {
+        return false;
+    }
+    if (*p == '.') {
+        for (p++; *p >= '0' && *p <= '9'; p++) {
+            part = digits < NANO_DIGITS ? part * 10 + (uint64_t)(*p - '0') : part;
+            digits++;
+        }
+        if (digits == 0 || digits > NANO_DIGITS) {
+            return false;
+        }
+    }
+    for (; digits < NANO_DIGITS; digits++) {
+        part *= 10;
+    }
+    *out = whole * NANO + part;
+    *rest = p;
     return true;
 }
 

@@ -29,6 +29,10 @@ bool text_glob(const char *pattern, const char *text);
 /* Decimal digits only, whole span, no sign, no overflow. */
 bool text_u64(struct span s, uint64_t *out);
 
+/* The number that `text` begins with, in billionths: at most nine digits, and nine more behind a
+ * point. *rest is what follows it. False: it does not begin with one. */
+bool text_nano(const char *text, uint64_t *out, const char **rest);
+
 /* "4096", "64KiB", "100MiB", "1GiB", also KB, MB, GB, K, M, G, B: all powers of 1024. */
 bool text_size(struct span s, uint64_t *out);
 

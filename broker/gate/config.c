@@ -8,6 +8,7 @@
 #include "gate/config_private.h"
 
 #include "base/redact.h"
+#include "gate/prices.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -18,36 +19,6 @@
 #define OPENAI_URL "https://api.openai.com/v1"
 
 /* ---- from the file to the snapshot ---- */
-
-static enum err build_grants(struct config_build *b)
-{
-    struct grant_file *files = b->file->grants.items;
-    struct config *c = b->c;
-
-    c->grants = calloc(b->file->grants.n + 1, sizeof(*c->grants));
-    if (c->grants == NULL) {
-        return config_no_memory(b->e);
-    }
-    for (size_t i = 0; i < b->file->grants.n; i++) {
-        struct grant_file *f = &files[i];
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(c->grants[j].name, f->name) == 0) {
-                return conf_fault(b->doc, f, "name", b->e,
-                                  "is the name of another grant too, expected a new one");
-            }
-        }
-        c->grants[c->ngrants++] = (struct grant){
-            .name = config_steal(&f->name),
-            .models = f->models.items,
-            .nmodels = f->models.n,
-            .tools = f->tools.items,
-            .ntools = f->tools.n,
-        };
-        f->models = (struct conf_list){NULL, 0};
-        f->tools = (struct conf_list){NULL, 0};
-    }
-    return ERR_OK;
-}
 
 /* What belongs to the other type only. */
 static enum err check_provider(const struct config_build *b, const struct provider_file *f)
@@ -68,7 +39,8 @@ static enum err check_provider(const struct config_build *b, const struct provid
                           f->keys.n);
     }
     for (size_t i = 0; i < b->c->nproviders; i++) {
-        if (strcmp(b->c->providers[i].name, f->name) == 0) {
+        const char *name = b->c->providers[i].name;
+        if (name != NULL && strcmp(name, f->name) == 0) {
             return conf_fault(b->doc, f, "name", b->e,
                               "is the name of another provider too, expected a new one");
         }
@@ -88,8 +60,7 @@ static enum err add_provider(struct config *c, struct provider_file *f)
     p->proxy = config_steal(&f->proxy);
     p->stream_usage = f->stream_usage;
     if (f->keys.n > 0) {
-        p->key.kind = keys[0].kind == CONF_SECRET_ENV ? SECRET_ENV : SECRET_FILE;
-        p->key.source = config_steal(&keys[0].source);
+        p->key = config_secret(&keys[0]);
     }
     if (f->type == CONFIG_TYPE_OPENAI && p->base_url == NULL) {
         p->base_url = strdup(OPENAI_URL);
@@ -152,6 +123,12 @@ static uint64_t usable_connections(void)
     return most < 232 ? 16 : (most - 200) / 2;
 }
 
+static enum err build_prices(struct config_build *b)
+{
+    return b->file->prices.file == NULL ? ERR_OK
+                                        : prices_read(b->file->prices.file, &b->c->prices, b->e);
+}
+
 /* Moves `file` into a new snapshot. `doc` NULL: there are no listeners, grants and providers. */
 static enum err build(struct file *file, const struct conf_doc *doc, struct config **out,
                       struct error *e)
@@ -163,6 +140,7 @@ static enum err build(struct file *file, const struct conf_doc *doc, struct conf
     if (b.c == NULL) {
         return config_no_memory(e);
     }
+    atomic_init(&b.c->refs, 1);
     b.c->redact = redact_new();
     if (b.c->redact == NULL) {
         err = config_no_memory(e);
@@ -174,18 +152,21 @@ static enum err build(struct file *file, const struct conf_doc *doc, struct conf
     if (b.c->limits.max_connections == 0) {
         b.c->limits.max_connections = usable_connections();
     }
+    b.c->usage_database = config_steal(&file->usage.database);
+    b.c->usage_retention = file->usage.retention;
     b.c->log_level = file->log_level;
     b.c->log_format = file->log_format;
-    err = build_grants(&b);
+    err = config_build_grants(&b);
     err = err != ERR_OK ? err : build_providers(&b);
     err = err != ERR_OK ? err : config_build_listeners(&b);
     err = err != ERR_OK || doc == NULL ? err : config_build_admin(&b);
+    err = err != ERR_OK ? err : build_prices(&b);
 
 out:
     if (err == ERR_OK) {
         *out = b.c;
     } else {
-        config_free(b.c);
+        config_unref(b.c);
     }
     return err;
 }
@@ -218,18 +199,6 @@ enum err config_read(const char *path, struct config **out, struct error *e)
     return err;
 }
 
-/* One item, "*". */
-static enum err all(char ***list, size_t *n)
-{
-    *list = calloc(1, sizeof(char *));
-    if (*list == NULL) {
-        return ERR_NOMEM;
-    }
-    *n = 1;
-    (*list)[0] = strdup("*");
-    return (*list)[0] == NULL ? ERR_NOMEM : ERR_OK;
-}
-
 enum err config_dev(struct config **out, struct error *e)
 {
     struct file file = {0};
@@ -241,65 +210,24 @@ enum err config_dev(struct config **out, struct error *e)
     if (err != ERR_OK) {
         return err;
     }
-    struct grant *g = &c->grants[c->ngrants++]; /* build() leaves room for one */
-    g->name = strdup("dev");
-    if (g->name == NULL || all(&g->models, &g->nmodels) != ERR_OK ||
-        all(&g->tools, &g->ntools) != ERR_OK) {
-        config_free(c);
-        return config_no_memory(e);
+    err = config_add_dev_grant(c, e);
+    if (err != ERR_OK) {
+        config_unref(c);
+        return err;
     }
     *out = c;
     return ERR_OK;
 }
 
-static enum err load_key(struct config *c, struct provider_config *p, bool allow_missing,
-                         struct error *e)
+struct config *config_ref(struct config *c)
 {
-    struct error why = {.code = ERR_OK};
-    enum err err = secret_load(&p->key, &why);
-
-    if (err == ERR_CONFIG && allow_missing) {
-        log_warn("config", LOG_MSG("provider has no key"), LOG_STR("provider", p->name),
-                 LOG_STR("why", why.msg));
-        return ERR_OK;
-    }
-    if (err != ERR_OK) {
-        return err_set(e, err, "provider %s: %s", p->name, why.msg);
-    }
-    err = redact_add(c->redact, secret_span(&p->key));
-    if (err == ERR_LIMIT) {
-        log_warn("config", LOG_MSG("key is too short to be redacted"),
-                 LOG_STR("provider", p->name));
-        return ERR_OK;
-    }
-    return err == ERR_OK ? ERR_OK : config_no_memory(e);
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
 }
 
-enum err config_load_secrets(struct config *c, bool allow_missing, struct error *e)
+void config_unref(struct config *c)
 {
-    enum err err = ERR_OK;
-
-    for (size_t i = 0; i < c->nproviders && err == ERR_OK; i++) {
-        if (c->providers[i].key.kind != SECRET_NONE) {
-            err = load_key(c, &c->providers[i], allow_missing, e);
-        }
-    }
-    return err == ERR_OK ? config_load_admin_secret(c, e) : err;
-}
-
-bool config_has_secret(const struct config *c, const unsigned char *sha256)
-{
-    bool has = secret_has_sha256(&c->admin.token, sha256);
-
-    for (size_t i = 0; i < c->nproviders && !has; i++) {
-        has = secret_has_sha256(&c->providers[i].key, sha256);
-    }
-    return has;
-}
-
-void config_free(struct config *c)
-{
-    if (c == NULL) {
+    if (c == NULL || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
     for (size_t i = 0; i < c->nlisteners; i++) {
@@ -315,12 +243,18 @@ void config_free(struct config *c)
         free(p->proxy);
     }
     for (size_t i = 0; i < c->ngrants; i++) {
-        grant_fini(&c->grants[i]);
+        grant_unref(c->grants[i]);
+    }
+    for (size_t i = 0; i < c->ngrants && c->tokens != NULL; i++) {
+        secret_fini(&c->tokens[i]);
     }
     config_admin_fini(&c->admin);
+    free(c->tokens);
     free(c->listeners);
     free(c->providers);
     free(c->grants);
+    free(c->usage_database);
+    prices_free(c->prices);
     redact_free(c->redact);
     free(c);
 }

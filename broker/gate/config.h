@@ -10,6 +10,7 @@
 #include "gate/grant.h"
 #include "gate/secret.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +29,8 @@ struct listener_config {
     char *client_ca;        /* tls: NULL, or PEM: a client certificate is then required */
     char *ca_file;          /* tls: NULL, or the CA that clients verify by: told, never read */
     bool half_close_finish; /* unix: true; tcp, tls: false, unless configured */
-    size_t grant;           /* index into config.grants */
+    bool auth_required;     /* else the listener's grant is everybody's */
+    size_t grant;           /* index into config.grants; auth_required: unused */
 };
 
 struct provider_config {
@@ -72,22 +74,28 @@ struct admin_config {
 };
 
 struct conf_map;
+struct prices;
 struct redact;
 
 struct config {
+    atomic_uint refs;
     unsigned workers;       /* resolved: >= 1 */
     uint32_t drain_timeout; /* ms */
     struct listener_config *listeners;
     size_t nlisteners;
     struct provider_config *providers;
     size_t nproviders;
-    struct grant *grants;
+    struct grant **grants;
+    struct secret *tokens; /* one a grant; SECRET_NONE: it has none */
     size_t ngrants;
     struct admin_config admin;
     struct limits limits;
     enum log_level log_level;
     enum log_format log_format;
-    struct redact *redact; /* knows every loaded secret */
+    char *usage_database;     /* NULL: no ledger is kept */
+    uint64_t usage_retention; /* ms; 0: for ever */
+    struct prices *prices;    /* NULL: none is known */
+    struct redact *redact;    /* knows every loaded secret */
 };
 
 /*
@@ -118,15 +126,33 @@ enum err config_set_ca_file(struct config *c, const char *ca_file, struct error 
  */
 enum err config_dev_admin(struct config *c, const char *path, struct error *e) MUST_CHECK;
 
-/* Loads every provider's key, and the admin token, into secure memory and into c->redact. With
+/* Loads every provider's key, and the admin token, into secure memory and into c->redact; of tokens
+ * of grants the hash is kept alone. With
  * `allow_missing` a provider whose key is not there is kept, keyless and logged as a warning; its
  * requests fail with AuthenticationError. An admin token that is not there is always an error. */
 enum err config_load_secrets(struct config *c, bool allow_missing, struct error *e) MUST_CHECK;
 
+/*
+ * The same for a reload: `before` is in force. What comes from the environment was read at the
+ * start and is taken over; ERR_CONFIG for a variable that `before` has not. Grants go on counting
+ * where those of the same name in `before` are. Secrets of `before` stay known to the redactor too:
+ * calls that began with them are in flight.
+ */
+enum err config_load_secrets_again(struct config *c, const struct config *before,
+                                   bool allow_missing, struct error *e) MUST_CHECK;
+
+/* Overwrites the variables that secrets came from, in place. Before there are threads. */
+void config_forget_env(const struct config *c);
+
+/* NULL: there is none of that name. */
+struct grant *config_find_grant(const struct config *c, const char *name);
+
 /* Whether `sha256` (SECRET_SHA256_SIZE bytes) is the hash of a loaded secret. */
 bool config_has_secret(const struct config *c, const unsigned char *sha256);
 
-void config_free(struct config *c);
+/* Each reader has one reference; the last to go wipes the secrets. */
+struct config *config_ref(struct config *c);
+void config_unref(struct config *c); /* NULL is harmless */
 
 /* The table of keys of the whole file, for documentation and its tests. */
 const struct conf_map *config_keys(void);

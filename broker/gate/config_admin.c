@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define ADMIN_SOCKET_MODE  0600u
-#define TOKEN_GOOD_LENGTH  32u /* shorter ones are used, with a warning */
 #define RUNS_DIRECTORY     "runs"
 #define RUNS_DIRECTORY_MAX 68u /* with "/ID/broker.sock" it must fit a socket's address */
 
@@ -161,8 +160,7 @@ enum err config_build_admin(struct config_build *b)
                           "is missing, expected one for the tcp:// URL in listen");
     }
     if (f->token.kind != CONF_SECRET_NONE) {
-        a->token.kind = f->token.kind == CONF_SECRET_ENV ? SECRET_ENV : SECRET_FILE;
-        a->token.source = config_steal(&f->token.source);
+        a->token = config_secret(&f->token);
     }
     return build_runs_directory(b);
 }
@@ -182,26 +180,6 @@ enum err config_dev_admin(struct config *c, const char *path, struct error *e)
         return config_no_memory(e);
     }
     return secret_make(&c->admin.token, e);
-}
-
-enum err config_load_admin_secret(struct config *c, struct error *e)
-{
-    struct secret *token = &c->admin.token;
-    struct error why = {.code = ERR_OK};
-
-    if (token->kind == SECRET_NONE) {
-        return ERR_OK;
-    }
-    enum err err = secret_load(token, &why);
-    if (err != ERR_OK) {
-        return err_set(e, err, "admin.token: %s", why.msg);
-    }
-    if (token->n < TOKEN_GOOD_LENGTH) {
-        log_warn("config",
-                 LOG_MSG("admin.token is short: 32 characters or more are hard to guess"));
-    }
-    err = redact_add(c->redact, secret_span(token));
-    return err == ERR_OK || err == ERR_LIMIT ? ERR_OK : config_no_memory(e);
 }
 
 void config_admin_fini(struct admin_config *a)

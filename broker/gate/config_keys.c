@@ -13,6 +13,8 @@
 
 const char *const config_types[] = {"openai", "builtin", NULL};
 static const char *const HALF_CLOSES[] = {"finish", "cancel", NULL};
+static const char *const AUTHS[] = {"none", "required", NULL};
+static const char *const PERIODS[] = {"total", "day", "month", NULL}; /* enum meter_period */
 static const char *const WEB[] = {"http", "https", NULL};
 static const char *const PROXIES[] = {"http", "https", "socks5", "socks5h", NULL};
 static const char *const LEVELS[] = {"error", "warn", "info", "debug", NULL}; /* enum log_level */
@@ -51,10 +53,10 @@ static const struct conf_key LISTENER_KEYS[] = {
      .doc = "tls: file with the CA that clients verify the certificate by, told with grants of runs."},
     {FIELD("half_close", half_close), .type = CONF_ENUM, .choices = HALF_CLOSES,
      .doc = "After the client's half-close: finish its requests (Unix default) or cancel (tcp, tls)."},
-    {FIELD("auth", auth), .type = CONF_STRING, .fallback = "none",
-     .doc = "How clients prove who they are; only none at present: the listener decides."},
-    {FIELD("grant", grant), .type = CONF_NAME, .required = true,
-     .doc = "Name of the grant under which requests of this listener run."},
+    {FIELD("auth", auth), .type = CONF_ENUM, .choices = AUTHS, .fallback = "none",
+     .doc = "none: everybody there has the listener's grant; required: a token, or a certificate."},
+    {FIELD("grant", grant), .type = CONF_NAME,
+     .doc = "auth none: name of the grant under which requests of this listener run."},
 };
 static const struct conf_map LISTENER = MAP_OF(LISTENER_KEYS, struct listener_file);
 #undef FIELD
@@ -64,7 +66,7 @@ static const struct conf_key ADMIN_KEYS[] = {
     {FIELD("listen", listen), .type = CONF_LIST_OF_STRING, .min = 1, .max = 16,
      .doc = "unix:///PATH (for root and the broker's own user) and tcp:// on a loopback address."},
     {FIELD("token", token), .type = CONF_SECRET,
-     .doc = "What callers over TCP must show, { env: NAME } or { file: PATH }; needed with tcp://."},
+     .doc = "What callers over TCP must show; needed with tcp://."},
     {FIELD("runs_directory", runs_directory), .type = CONF_STRING,
      .doc = "Where grants of runs have their sockets; absent: runs, beside the first Unix socket."},
 };
@@ -80,7 +82,7 @@ static const struct conf_key PROVIDER_KEYS[] = {
     {FIELD("base_url", base_url), .type = CONF_URL, .choices = WEB,
      .doc = "openai: where its API is; absent: https://api.openai.com/v1."},
     {FIELD("keys", keys), .type = CONF_LIST_OF_SECRET, .max = 64,
-     .doc = "openai: its key, { env: NAME } or { file: PATH }, one at most; absent: none is sent."},
+     .doc = "openai: its key, one at most; absent: none is sent."},
     {FIELD("ca_file", ca_file), .type = CONF_STRING,
      .doc = "openai: file with the CAs to trust, PEM; absent: the system's."},
     {FIELD("proxy", proxy), .type = CONF_URL, .choices = PROXIES,
@@ -91,6 +93,14 @@ static const struct conf_key PROVIDER_KEYS[] = {
 static const struct conf_map PROVIDER = MAP_OF(PROVIDER_KEYS, struct provider_file);
 #undef FIELD
 
+#define FIELD(key, member) CONF_FIELD(key, struct client_cert_file, member)
+static const struct conf_key CLIENT_CERT_KEYS[] = {
+    {FIELD("san", san), .type = CONF_STRING, .max = 512,
+     .doc = "Glob of a name (DNS, e-mail, URI) in the client's certificate."},
+};
+static const struct conf_map CLIENT_CERT = MAP_OF(CLIENT_CERT_KEYS, struct client_cert_file);
+#undef FIELD
+
 #define FIELD(key, member) CONF_FIELD(key, struct grant_file, member)
 static const struct conf_key GRANT_KEYS[] = {
     {FIELD("name", name), .type = CONF_NAME, .required = true,
@@ -99,8 +109,42 @@ static const struct conf_key GRANT_KEYS[] = {
      .doc = "Globs of the models (PROVIDER/MODEL) that may be used; absent: none."},
     {FIELD("tools", tools), .type = CONF_LIST_OF_STRING, .max = 1024,
      .doc = "Globs of the tools that may be called; absent: none."},
+    {FIELD("token", token), .type = CONF_SECRET,
+     .doc = "What clients of a listener with auth required may show; 256 bits or more, please."},
+    {FIELD("client_cert", client_cert), .type = CONF_MAP, .map = &CLIENT_CERT,
+     .doc = "Clients with such a certificate (of the listener's client_ca) have this grant."},
+    {FIELD("rpm", rpm), .type = CONF_UINT, .max = 10000000, .fallback = "0",
+     .doc = "Requests a minute, as many at once; 0: no limit."},
+    {FIELD("tpm", tpm), .type = CONF_UINT, .max = 1000000000, .fallback = "0",
+     .doc = "Tokens a minute, of prompts and replies; 0: no limit."},
+    {FIELD("max_inflight", max_inflight), .type = CONF_UINT, .max = 10000000, .fallback = "0",
+     .doc = "Requests at once; 0: no limit."},
+    {FIELD("budget_usd", budget_usd), .type = CONF_NANO, .max = UINT64_C(1000000000000000),
+     .doc = "US dollars for models; absent: no limit. One without a price is then refused."},
+    {FIELD("budget_tokens", budget_tokens), .type = CONF_UINT, .max = UINT64_C(1000000000000),
+     .doc = "Tokens for models; absent: no limit."},
+    {FIELD("budget_period", budget_period), .type = CONF_ENUM, .choices = PERIODS,
+     .fallback = "total", .doc = "The budgets are for ever (total), or for each day or month (UTC)."},
 };
 static const struct conf_map GRANT = MAP_OF(GRANT_KEYS, struct grant_file);
+#undef FIELD
+
+#define FIELD(key, member) CONF_FIELD(key, struct usage_file, member)
+static const struct conf_key USAGE_KEYS[] = {
+    {FIELD("database", database), .type = CONF_STRING,
+     .doc = "File of the ledger (SQLite), one row a request; absent: none is kept."},
+    {FIELD("retention", retention), .type = CONF_DURATION, .max = DAYS(36500), .fallback = "400d",
+     .doc = "How long its rows are kept; 0: for ever."},
+};
+static const struct conf_map USAGE = MAP_OF(USAGE_KEYS, struct usage_file);
+#undef FIELD
+
+#define FIELD(key, member) CONF_FIELD(key, struct prices_file, member)
+static const struct conf_key PRICES_KEYS[] = {
+    {FIELD("file", file), .type = CONF_STRING,
+     .doc = "YAML file with USD per million tokens (deploy/prices.example.yml); absent: none known."},
+};
+static const struct conf_map PRICES = MAP_OF(PRICES_KEYS, struct prices_file);
 #undef FIELD
 
 #define FIELD(key, member) CONF_FIELD(key, struct limits, member)
@@ -169,6 +213,10 @@ static const struct conf_key FILE_KEYS[] = {
      .max = 256, .doc = "Where models are; absent: one of type builtin, named builtin."},
     {FIELD("grants", grants), .type = CONF_LIST_OF_MAP, .map = &GRANT, .min = 1, .max = 1024,
      .doc = "Who may use what."},
+    {FIELD("prices", prices), .type = CONF_MAP, .map = &PRICES,
+     .doc = "What models cost, for budgets in money and the ledger."},
+    {FIELD("usage", usage), .type = CONF_MAP, .map = &USAGE,
+     .doc = "Who used what."},
     {FIELD("limits", limits), .type = CONF_MAP, .map = &LIMITS,
      .doc = "Sizes as 4096, 64KiB, 100MiB; times in seconds, or as 500s, 10m, 1h, 1d."},
     {FIELD("events", limits), .type = CONF_MAP, .map = &EVENTS,

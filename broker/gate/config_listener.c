@@ -117,9 +117,13 @@ static enum err check_listener(const struct config_build *b, const struct listen
         return conf_fault(b->doc, f, "mode", b->e,
                           "is only for a Unix socket, expected a url with unix://");
     }
-    if (strcmp(f->auth, "none") != 0) {
-        return conf_fault(b->doc, f, "auth", b->e,
-                          "is a way that is not supported yet, expected none");
+    if (f->auth == AUTH_REQUIRED && f->grant != NULL) {
+        return conf_fault(b->doc, f, "grant", b->e,
+                          "is only for auth none: with auth required the client's own is taken");
+    }
+    if (f->auth != AUTH_REQUIRED && f->grant == NULL) {
+        return conf_fault(b->doc, f, "grant", b->e,
+                          "is missing, expected the name of a grant (or auth: required)");
     }
     return ERR_OK;
 }
@@ -127,7 +131,7 @@ static enum err check_listener(const struct config_build *b, const struct listen
 static enum err find_grant(struct config_build *b, const struct listener_file *f, size_t *grant)
 {
     for (size_t i = 0; i < b->c->ngrants; i++) {
-        if (strcmp(b->c->grants[i].name, f->grant) == 0) {
+        if (strcmp(b->c->grants[i]->name, f->grant) == 0) {
             *grant = i;
             return ERR_OK;
         }
@@ -149,7 +153,8 @@ static enum err build_listener(struct config_build *b, struct listener_file *f)
         return conf_fault(b->doc, f, "url", b->e, "%s", why);
     }
     err = check_listener(b, f, l->kind);
-    if (err == ERR_OK) {
+    l->auth_required = f->auth == AUTH_REQUIRED;
+    if (err == ERR_OK && !l->auth_required) {
         err = find_grant(b, f, &l->grant);
     }
     for (size_t i = 0; i + 1 < c->nlisteners && err == ERR_OK; i++) {

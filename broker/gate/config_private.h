@@ -10,6 +10,7 @@
 
 #define CONFIG_WORKERS_MAX  256
 #define CONFIG_MODE_DEFAULT 0660u
+#define CONFIG_TOKEN_GOOD   32u /* characters of a token that is hard to guess */
 
 /* ---- the file ---- */
 
@@ -21,7 +22,7 @@ struct listener_file {
     char *client_ca;
     char *ca_file;
     int half_close;
-    char *auth;
+    int auth;
     char *grant;
 };
 
@@ -35,16 +36,37 @@ struct provider_file {
     bool stream_usage;
 };
 
+struct client_cert_file {
+    char *san;
+};
+
 struct grant_file {
     char *name;
     struct conf_list models;
     struct conf_list tools;
+    struct conf_secret token;
+    struct client_cert_file client_cert;
+    unsigned rpm;
+    unsigned tpm;
+    unsigned max_inflight;
+    uint64_t budget_usd;
+    uint64_t budget_tokens;
+    int budget_period;
 };
 
 struct admin_file {
     struct conf_list listen;
     struct conf_secret token;
     char *runs_directory;
+};
+
+struct usage_file {
+    char *database;
+    uint64_t retention;
+};
+
+struct prices_file {
+    char *file;
 };
 
 struct file {
@@ -54,6 +76,8 @@ struct file {
     struct admin_file admin;
     struct conf_list providers;
     struct conf_list grants;
+    struct usage_file usage;
+    struct prices_file prices;
     struct limits limits;
     enum log_level log_level;
     enum log_format log_format;
@@ -61,6 +85,7 @@ struct file {
 };
 
 enum { CONFIG_TYPE_OPENAI, CONFIG_TYPE_BUILTIN };
+enum { AUTH_NONE, AUTH_REQUIRED };
 
 /* The names of provider types, by the enum above. */
 extern const char *const config_types[];
@@ -88,6 +113,25 @@ static inline char *config_steal(char **p)
     return got;
 }
 
+/* Takes what `from` owns. */
+static inline struct secret config_secret(struct conf_secret *from)
+{
+    static const enum secret_kind kinds[] = {
+        [CONF_SECRET_NONE] = SECRET_NONE,       [CONF_SECRET_ENV] = SECRET_ENV,
+        [CONF_SECRET_FILE] = SECRET_FILE,       [CONF_SECRET_CREDENTIAL] = SECRET_CREDENTIAL,
+        [CONF_SECRET_COMMAND] = SECRET_COMMAND,
+    };
+    struct secret s = {
+        .kind = kinds[from->kind],
+        .source = from->source,
+        .argv = from->command.items,
+        .argc = from->command.n,
+    };
+
+    *from = (struct conf_secret){.kind = CONF_SECRET_NONE};
+    return s;
+}
+
 /* ---- config_listener.c ---- */
 
 /* Fills kind, path, host, port from `url`; ERR_CONFIG with *why, ERR_NOMEM. */
@@ -97,11 +141,15 @@ bool config_same_place(const struct listener_config *a, const struct listener_co
 enum err config_build_listeners(struct config_build *b) MUST_CHECK;
 void config_listener_fini(struct listener_config *l);
 
+/* ---- config_grant.c ---- */
+
+enum err config_build_grants(struct config_build *b) MUST_CHECK;
+/* "dev", which allows all. build() leaves room for one. */
+enum err config_add_dev_grant(struct config *c, struct error *e) MUST_CHECK;
+
 /* ---- config_admin.c ---- */
 
 enum err config_build_admin(struct config_build *b) MUST_CHECK;
-/* The token, into secure memory and into c->redact. */
-enum err config_load_admin_secret(struct config *c, struct error *e) MUST_CHECK;
 void config_admin_fini(struct admin_config *a);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Allowlists of a grant, matched by text_glob. Fails closed: a name that is missing or too long
- * for the buffer is not allowed. Pure; any thread. Called for each request by llm and tools.
+ * Grants: their life, and their allowlists, matched by text_glob. Fails closed: a name that is
+ * missing or too long for the buffer is not allowed. Pure; any thread. Called for each request by
+ * llm and tools.
  */
 #include "gate/grant.h"
 
@@ -48,11 +49,40 @@ static void strings_free(char **list, size_t n)
     free(list);
 }
 
-void grant_fini(struct grant *g)
+struct grant *grant_new(void)
 {
+    struct grant *g = calloc(1, sizeof(*g));
+
+    if (g == NULL) {
+        return NULL;
+    }
+    atomic_init(&g->refs, 1);
+    g->limits.budget_nano = METER_NO_BUDGET;
+    g->limits.budget_tokens = METER_NO_BUDGET;
+    g->meter = meter_new();
+    if (g->meter == NULL) {
+        free(g);
+        return NULL;
+    }
+    return g;
+}
+
+struct grant *grant_ref(struct grant *g)
+{
+    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void grant_unref(struct grant *g)
+{
+    if (g == NULL || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
     free(g->name);
     free(g->run);
     strings_free(g->models, g->nmodels);
     strings_free(g->tools, g->ntools);
-    *g = (struct grant){0};
+    meter_unref(g->meter);
+    free(g->cert_san);
+    free(g);
 }

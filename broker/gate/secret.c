@@ -1,25 +1,28 @@
 /*
- * Secrets read from the environment or a file straight into OpenSSL's secure memory: no copy of
- * one ever lies in the ordinary heap or on the stack. Messages name the source, never the content.
- * Called by gate/config at start and reload.
+ * Secrets read from the environment, a file or a program straight into OpenSSL's secure memory: no
+ * copy of one ever lies in the ordinary heap or on the stack. Messages name the source, never the
+ * content. Called by gate/config at start and reload.
  */
 #include "gate/secret.h"
 
+#include "base/text.h"
+#include "gate/secret_private.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ARENA_BYTES     (1024u * 1024u)
-#define ARENA_SMALLEST  16
-#define SECRET_MAX      (64u * 1024u)
-#define MADE_BYTES      32u
-#define READ_BUFFER_MAX (SECRET_MAX + 2) /* a newline at the end, and one byte that is too many */
+#define ARENA_BYTES    (1024u * 1024u)
+#define ARENA_SMALLEST 16
+#define MADE_BYTES     32u
 
 enum err secret_arena_init(bool *locked, struct error *e)
 {
@@ -35,26 +38,53 @@ enum err secret_arena_init(bool *locked, struct error *e)
     return ERR_OK;
 }
 
-/* Checks `n` bytes at `p` and keeps a copy of them in `s`. `what` is "variable" or "file". */
-static enum err take(struct secret *s, const char *what, const char *p, size_t n, struct error *e)
+/* What the secret comes from, in messages: "variable", "file", … */
+static const char *what_of(const struct secret *s)
 {
+    switch (s->kind) {
+    case SECRET_ENV:
+        return "variable";
+    case SECRET_COMMAND:
+        return "command";
+    case SECRET_CREDENTIAL:
+        return "credential";
+    default:
+        return "file";
+    }
+}
+
+/* … and its name. Arguments of a command may be nobody's business. */
+static const char *name_of(const struct secret *s)
+{
+    if (s->kind == SECRET_COMMAND) {
+        return s->argc > 0 ? s->argv[0] : "";
+    }
+    return s->source != NULL ? s->source : "";
+}
+
+/* Checks `n` bytes at `p` and keeps a copy of them in `s`. */
+static enum err take(struct secret *s, const char *p, size_t n, struct error *e)
+{
+    const char *what = what_of(s);
+    const char *name = name_of(s);
+
     if (n > 0 && p[n - 1] == '\n') {
         n--;
     }
     if (n == 0) {
-        return err_set(e, ERR_CONFIG, "secret from %s %s is empty", what, s->source);
+        return err_set(e, ERR_CONFIG, "secret from %s %s is empty", what, name);
     }
     if (n > SECRET_MAX) {
-        return err_set(e, ERR_CONFIG, "secret from %s %s is longer than 64 KiB", what, s->source);
+        return err_set(e, ERR_CONFIG, "secret from %s %s is longer than 64 KiB", what, name);
     }
     if (memchr(p, '\r', n) != NULL || memchr(p, '\n', n) != NULL || memchr(p, '\0', n) != NULL) {
         return err_set(e, ERR_CONFIG,
                        "secret from %s %s has a carriage return, a line feed or a NUL inside", what,
-                       s->source);
+                       name);
     }
     char *copy = OPENSSL_secure_malloc(n + 1);
     if (copy == NULL) {
-        return err_set(e, ERR_NOMEM, "no secure memory for the secret from %s %s", what, s->source);
+        return err_set(e, ERR_NOMEM, "no secure memory for the secret from %s %s", what, name);
     }
     memcpy(copy, p, n);
     copy[n] = '\0';
@@ -72,20 +102,21 @@ static enum err load_env(struct secret *s, struct error *e)
     if (value == NULL) {
         return err_set(e, ERR_CONFIG, "secret from variable %s is not set", s->source);
     }
-    return take(s, "variable", value, strnlen(value, READ_BUFFER_MAX), e);
+    return take(s, value, strnlen(value, SECRET_BUFFER_SIZE), e);
 }
 
-/* Fills `p` (READ_BUFFER_MAX bytes) up to the end of the file. */
-static enum err read_all(int fd, char *p, size_t *n, const char *path, struct error *e)
+/* Fills `p` (SECRET_BUFFER_SIZE bytes) up to the end of the file. */
+static enum err read_all(const struct secret *s, int fd, char *p, size_t *n, struct error *e)
 {
     *n = 0;
-    while (*n < READ_BUFFER_MAX) {
-        ssize_t got = read(fd, p + *n, READ_BUFFER_MAX - *n);
+    while (*n < SECRET_BUFFER_SIZE) {
+        ssize_t got = read(fd, p + *n, SECRET_BUFFER_SIZE - *n);
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got < 0) {
-            return err_sys(e, ERR_CONFIG, errno, "secret file %s cannot be read", path);
+            return err_sys(e, ERR_CONFIG, errno, "secret %s %s cannot be read", what_of(s),
+                           name_of(s));
         }
         if (got == 0) {
             break;
@@ -95,40 +126,92 @@ static enum err read_all(int fd, char *p, size_t *n, const char *path, struct er
     return ERR_OK;
 }
 
-static enum err load_file(struct secret *s, struct error *e)
+/* A pipe has no mode that says anything. */
+static enum err check_mode(const struct secret *s, const struct stat *st, struct error *e)
+{
+    /* An ACL of systemd's for the service's user shows as a group's right to read. */
+    bool by_acl = s->kind == SECRET_CREDENTIAL && st->st_uid == 0;
+    mode_t others = by_acl ? 0037 : 0077;
+
+    if (!S_ISREG(st->st_mode) || (st->st_mode & others) == 0) {
+        return ERR_OK;
+    }
+    return err_set(e, ERR_CONFIG, "secret %s %s is open to others (mode %04o), expected %s or less",
+                   what_of(s), name_of(s), (unsigned)(st->st_mode & 07777),
+                   by_acl ? "0440" : "0600");
+}
+
+static enum err load_path(struct secret *s, const char *path, struct error *e)
 {
     struct stat st;
     char *content = NULL;
     size_t n = 0;
-    enum err err;
 
-    int fd = open(s->source, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
-        return err_sys(e, ERR_CONFIG, errno, "secret file %s cannot be opened", s->source);
+        return err_sys(e, ERR_CONFIG, errno, "secret %s %s cannot be opened", what_of(s),
+                       name_of(s));
     }
-    if (fstat(fd, &st) != 0) {
-        err = err_sys(e, ERR_CONFIG, errno, "secret file %s cannot be examined", s->source);
+    enum err err = fstat(fd, &st) == 0
+                       ? check_mode(s, &st, e)
+                       : err_sys(e, ERR_CONFIG, errno, "secret %s %s cannot be examined",
+                                 what_of(s), name_of(s));
+    if (err != ERR_OK) {
         goto out;
     }
-    if (S_ISREG(st.st_mode) && (st.st_mode & 0077) != 0) {
-        err = err_set(e, ERR_CONFIG,
-                      "secret file %s is open to others (mode %04o), expected 0600 or less",
-                      s->source, (unsigned)(st.st_mode & 07777));
-        goto out;
-    }
-    content = OPENSSL_secure_malloc(READ_BUFFER_MAX);
+    content = OPENSSL_secure_malloc(SECRET_BUFFER_SIZE);
     if (content == NULL) {
-        err = err_set(e, ERR_NOMEM, "no secure memory for secret file %s", s->source);
+        err = err_set(e, ERR_NOMEM, "no secure memory for secret %s %s", what_of(s), name_of(s));
         goto out;
     }
-    err = read_all(fd, content, &n, s->source, e);
+    err = read_all(s, fd, content, &n, e);
     if (err == ERR_OK) {
-        err = take(s, "file", content, n, e);
+        err = take(s, content, n, e);
     }
 
 out:
-    OPENSSL_secure_clear_free(content, READ_BUFFER_MAX);
+    OPENSSL_secure_clear_free(content, SECRET_BUFFER_SIZE);
     (void)close(fd);
+    return err;
+}
+
+static enum err load_credential(struct secret *s, struct error *e)
+{
+    const char *directory = getenv("CREDENTIALS_DIRECTORY");
+    const char *name = name_of(s);
+    char path[PATH_MAX];
+
+    if (*name == '\0' || strchr(name, '/') != NULL || strcmp(name, ".") == 0 ||
+        strcmp(name, "..") == 0) {
+        return err_set(e, ERR_CONFIG, "secret credential %s is no name, expected one without /",
+                       name);
+    }
+    if (directory == NULL || *directory == '\0') {
+        return err_set(e, ERR_CONFIG,
+                       "secret credential %s cannot be had: CREDENTIALS_DIRECTORY is not set, "
+                       "expected a service with LoadCredential= or the like",
+                       name);
+    }
+    int n = snprintf(path, sizeof(path), "%s/%s", directory, name);
+    if (n < 0 || (size_t)n >= sizeof(path)) {
+        return err_set(e, ERR_CONFIG, "secret credential %s has too long a path", name);
+    }
+    return load_path(s, path, e);
+}
+
+static enum err load_command(struct secret *s, struct error *e)
+{
+    size_t n = 0;
+    char *output = OPENSSL_secure_malloc(SECRET_BUFFER_SIZE);
+
+    if (output == NULL) {
+        return err_set(e, ERR_NOMEM, "no secure memory for the secret from command %s", name_of(s));
+    }
+    enum err err = secret_command_run(s->argv, s->argc, SECRET_COMMAND_DEADLINE, output, &n, e);
+    if (err == ERR_OK) {
+        err = take(s, output, n, e);
+    }
+    OPENSSL_secure_clear_free(output, SECRET_BUFFER_SIZE);
     return err;
 }
 
@@ -141,7 +224,11 @@ enum err secret_load(struct secret *s, struct error *e)
     case SECRET_ENV:
         return load_env(s, e);
     case SECRET_FILE:
-        return load_file(s, e);
+        return load_path(s, s->source, e);
+    case SECRET_COMMAND:
+        return load_command(s, e);
+    case SECRET_CREDENTIAL:
+        return load_credential(s, e);
     }
     return err_set(e, ERR_BUG, "secret of kind %d", (int)s->kind);
 }
@@ -177,6 +264,96 @@ out:
     OPENSSL_secure_clear_free(random, MADE_BYTES);
     OPENSSL_secure_clear_free(text, 2 * MADE_BYTES + 1);
     return err;
+}
+
+static void argv_free(char **argv, size_t argc)
+{
+    for (size_t i = 0; i < argc; i++) {
+        free(argv[i]);
+    }
+    free(argv);
+}
+
+/* NULL when out of memory. */
+static char **argv_dup(char *const *argv, size_t argc)
+{
+    char **copy = calloc(argc, sizeof(*copy));
+
+    for (size_t i = 0; i < argc && copy != NULL; i++) {
+        copy[i] = strdup(argv[i]);
+        if (copy[i] == NULL) {
+            argv_free(copy, i);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+enum err secret_copy(struct secret *to, const struct secret *from)
+{
+    struct secret copy = {.kind = from->kind};
+
+    if (from->source != NULL) {
+        copy.source = strdup(from->source);
+        if (copy.source == NULL) {
+            goto no_memory;
+        }
+    }
+    if (from->argc > 0) {
+        copy.argv = argv_dup(from->argv, from->argc);
+        if (copy.argv == NULL) {
+            goto no_memory;
+        }
+        copy.argc = from->argc;
+    }
+    if (from->bytes != NULL) {
+        copy.bytes = OPENSSL_secure_malloc(from->n + 1);
+        if (copy.bytes == NULL) {
+            goto no_memory;
+        }
+        memcpy(copy.bytes, from->bytes, from->n + 1);
+        copy.n = from->n;
+        memcpy(copy.sha256, from->sha256, sizeof(copy.sha256));
+    }
+    secret_fini(to);
+    *to = copy;
+    return ERR_OK;
+
+no_memory:
+    secret_fini(&copy);
+    return ERR_NOMEM;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+bool secret_same_source(const struct secret *a, const struct secret *b)
+{
+    bool same = a->kind == b->kind && a->argc == b->argc && same_text(a->source, b->source);
+
+    for (size_t i = 0; same && i < a->argc; i++) {
+        same = strcmp(a->argv[i], b->argv[i]) == 0;
+    }
+    return same;
+}
+
+void secret_describe(const struct secret *s, char *out, size_t size)
+{
+    static const char *const words[] = {
+        [SECRET_NONE] = "none",          [SECRET_ENV] = "env ",
+        [SECRET_FILE] = "file ",         [SECRET_COMMAND] = "command ",
+        [SECRET_MADE] = "made at start", [SECRET_CREDENTIAL] = "credential ",
+    };
+    const char *word = words[s->kind];
+    const char *name = s->kind == SECRET_NONE || s->kind == SECRET_MADE ? "" : name_of(s);
+    size_t n = text_cut(word, strlen(word), size - 1);
+
+    memcpy(out, word, n);
+    size_t more = text_cut(name, strlen(name), size - 1 - n);
+    memcpy(out + n, name, more);
+    out[n + more] = '\0';
 }
 
 bool secret_equal(const struct secret *s, struct span text)
@@ -216,5 +393,6 @@ void secret_fini(struct secret *s)
 {
     OPENSSL_secure_clear_free(s->bytes, s->n);
     free(s->source);
+    argv_free(s->argv, s->argc);
     *s = (struct secret){.kind = SECRET_NONE};
 }

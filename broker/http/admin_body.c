@@ -5,6 +5,7 @@
 #include "http/admin_body.h"
 
 #include "base/json_span.h"
+#include "base/text.h"
 #include "tactus/protocol.h"
 
 #include <arpa/inet.h>
@@ -26,6 +27,9 @@ enum value {
     TTL,       /* uint32_t: milliseconds */
     PORT,      /* uint16_t */
     FLAG,      /* bool */
+    COUNT,     /* uint32_t, 1 to `max` */
+    AMOUNT,    /* uint64_t, 0 to `max` */
+    DOLLARS,   /* uint64_t, billionths of a number from 0 to `max` */
     TRANSPORT, /* enum listener_kind */
     TEXTS,     /* struct admin_texts, each 1 to `max` bytes */
     SOURCES,   /* struct admin_sources */
@@ -83,11 +87,11 @@ static const struct key GRANT_KEYS[] = {
     ROW("tools", TEXTS, admin_grant, tools, GLOB_MAX),
     ROW("listener", LISTENER, admin_grant, listener, 0),
     {.name = "mcp", .type = NOT_YET},
-    {.name = "rpm", .type = NOT_YET},
-    {.name = "tpm", .type = NOT_YET},
-    {.name = "budget_usd", .type = NOT_YET},
-    {.name = "budget_tokens", .type = NOT_YET},
-    {.name = "max_inflight", .type = NOT_YET},
+    ROW("rpm", COUNT, admin_grant, limits.rpm, 10000000),
+    ROW("tpm", COUNT, admin_grant, limits.tpm, 1000000000),
+    ROW("max_inflight", COUNT, admin_grant, limits.max_inflight, 10000000),
+    ROW("budget_usd", DOLLARS, admin_grant, limits.budget_nano, 1000000),
+    ROW("budget_tokens", AMOUNT, admin_grant, limits.budget_tokens, 1000000000000),
     {.name = "callback_url", .type = NOT_YET},
 };
 static const struct table GRANT_TABLE = TABLE("", GRANT_KEYS);
@@ -199,6 +203,43 @@ static bool read_flag(struct reader *r, struct json_value v, bool *out)
     return true;
 }
 
+static bool read_amount(struct reader *r, const struct key *k, struct json_value v, void *field)
+{
+    uint64_t least = k->type == COUNT ? 1 : 0;
+    uint64_t n = 0;
+    char expected[96];
+
+    if (!json_number_u64(v, &n) || n < least || n > k->max) {
+        (void)snprintf(expected, sizeof(expected), "a whole number from %u to %zu", (unsigned)least,
+                       k->max);
+        return wrong(r, expected);
+    }
+    if (k->type == COUNT) {
+        uint32_t count = (uint32_t)n;
+        memcpy(field, &count, sizeof(count));
+    } else {
+        memcpy(field, &n, sizeof(n));
+    }
+    return true;
+}
+
+/* As it is written: a double would not hold a tenth of a cent exactly. */
+static bool read_dollars(struct reader *r, const struct key *k, struct json_value v, uint64_t *out)
+{
+    const char *rest = NULL;
+    char text[32];
+    char expected[96];
+
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(v.text.n < 31 ? v.text.n : 31), v.text.p);
+    if (v.type != JSON_NUMBER || v.text.n >= sizeof(text) || !text_nano(text, out, &rest) ||
+        *rest != '\0' || *out > k->max * UINT64_C(1000000000)) {
+        (void)snprintf(expected, sizeof(expected),
+                       "a number from 0 to %zu with at most nine digits behind the point", k->max);
+        return wrong(r, expected);
+    }
+    return true;
+}
+
 static bool read_transport(struct reader *r, struct json_value v, enum listener_kind *out)
 {
     static const struct {
@@ -301,6 +342,11 @@ static bool read_value(struct reader *r, const struct key *k, struct json_value 
         return read_port(r, v, field);
     case FLAG:
         return read_flag(r, v, field);
+    case COUNT:
+    case AMOUNT:
+        return read_amount(r, k, v, field);
+    case DOLLARS:
+        return read_dollars(r, k, v, field);
     case TRANSPORT:
         return read_transport(r, v, field);
     case TEXTS:
@@ -437,14 +483,12 @@ bool admin_body_grant(struct span json, struct arena *arena, struct admin_grant 
     struct json_members members;
     uint64_t seen = 0;
 
-    *out = (struct admin_grant){0};
+    *out = (struct admin_grant){
+        .limits = {.budget_nano = METER_NO_BUDGET, .budget_tokens = METER_NO_BUDGET}};
     if (!read_members(json, &members, f) || !read_object(&r, &GRANT_TABLE, &members, out, &seen)) {
         return false;
     }
-    if (!has(&GRANT_TABLE, seen, "listener")) {
-        return admin_fault_set(f, 400, TACTUS_E_BAD_REQUEST,
-                               "listener is required: a grant is known by its listener");
-    }
+    out->has_listener = has(&GRANT_TABLE, seen, "listener");
     return true;
 }
 

@@ -47,8 +47,10 @@ struct admin_grant {
     uint32_t ttl_ms; /* 0: not given */
     struct admin_texts models;
     struct admin_texts tools;
+    struct meter_limits limits;
     struct admin_sources allow_from; /* PATCH */
-    struct admin_listener listener;  /* POST: always there */
+    bool has_listener;               /* else the grant is known by its token alone */
+    struct admin_listener listener;
 };
 
 /* Values live in `arena`. 400, 422 (a policy key that is not supported yet), 503. */

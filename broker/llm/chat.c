@@ -8,6 +8,7 @@
 
 #include "base/redact.h"
 #include "base/text.h"
+#include "llm/charge.h"
 #include "llm/chat_params.h"
 #include "llm/reply.h"
 #include "llm/router.h"
@@ -21,6 +22,8 @@ struct chat {
     struct request *request;
     struct llm_call *call;
     struct reply reply;
+    struct charge charge;
+    struct config *config; /* a reference: its redactor is used to the end */
     bool stream;
     uint64_t streamed; /* text bytes sent in deltas */
     /* What the redactor holds back belongs to one channel: text, reasoning, or one call's
@@ -32,13 +35,15 @@ struct chat {
     struct buf names[2]; /* scrubbed whole: a call's id and name, the model */
 };
 
-static void chat_free(struct chat *c)
+static void chat_free(struct chat *c, enum charge_end end)
 {
+    charge_settle(&c->charge, &c->reply, end);
     reply_fini(&c->reply);
     redact_stream_fini(&c->scrub);
     buf_fini(&c->clean);
     buf_fini(&c->names[0]);
     buf_fini(&c->names[1]);
+    config_unref(c->config);
     free(c);
 }
 
@@ -184,7 +189,7 @@ static void done(struct chat *c)
         reply_put_done(&c->reply, b);
         rc = buf_status(b);
     }
-    chat_free(c);
+    chat_free(c, CHARGE_DONE);
     if (rc != ERR_OK) {
         request_fail_err(r, rc);
         return;
@@ -208,7 +213,7 @@ static void on_end(void *ctx, const struct failure *failure)
         f.has_partial = true;
         f.partial_text_bytes = c->streamed;
     }
-    chat_free(c);
+    chat_free(c, CHARGE_FAILED);
     request_fail(r, &f);
 }
 
@@ -217,7 +222,7 @@ static void on_cancel(void *ctx)
     struct chat *c = ctx;
 
     llm_call_cancel(c->call);
-    chat_free(c);
+    chat_free(c, CHARGE_CUT);
 }
 
 static void on_drain(void *ctx)
@@ -227,13 +232,33 @@ static void on_drain(void *ctx)
     llm_call_resume(c->call);
 }
 
+static struct chat *chat_new(struct request *r, bool stream)
+{
+    struct config *config = request_config(r);
+    size_t most = (size_t)config->limits.max_reply_bytes;
+    struct chat *c = calloc(1, sizeof(*c));
+
+    if (c == NULL) {
+        return NULL;
+    }
+    c->request = r;
+    c->config = config_ref(config);
+    c->stream = stream;
+    c->channel = CHAT_EVENT_TEXT;
+    reply_init(&c->reply, most);
+    redact_stream_init(&c->scrub, config->redact);
+    buf_init(&c->clean, most);
+    buf_init(&c->names[0], most);
+    buf_init(&c->names[1], most);
+    return c;
+}
+
 void chat_start(struct request *r, void *ctx)
 {
     static const struct request_handler request_handler = {.on_cancel = on_cancel,
                                                            .on_drain = on_drain};
     static const struct llm_handler llm_handler = {.on_event = on_event, .on_end = on_end};
     struct router *router = ctx;
-    const struct config *config = request_config(r);
     struct chat_params params = {0};
     struct failure failure;
 
@@ -241,23 +266,20 @@ void chat_start(struct request *r, void *ctx)
         request_fail(r, &failure);
         return;
     }
-    struct chat *c = calloc(1, sizeof(*c));
+    struct chat *c = chat_new(r, params.chat.stream);
     if (c == NULL) {
         request_fail_err(r, ERR_NOMEM);
         return;
     }
-    c->request = r;
-    c->stream = params.chat.stream;
-    c->channel = CHAT_EVENT_TEXT;
-    reply_init(&c->reply, (size_t)config->limits.max_reply_bytes);
-    redact_stream_init(&c->scrub, config->redact);
-    buf_init(&c->clean, (size_t)config->limits.max_reply_bytes);
-    buf_init(&c->names[0], (size_t)config->limits.max_reply_bytes);
-    buf_init(&c->names[1], (size_t)config->limits.max_reply_bytes);
+    if (!charge_reserve(&c->charge, r, &params, &failure)) {
+        chat_free(c, CHARGE_FAILED);
+        request_fail(r, &failure);
+        return;
+    }
     enum err rc = router_start(router, params.provider, &params.chat, params.total_ms, &llm_handler,
                                c, &c->call, &failure);
     if (rc != ERR_OK) {
-        chat_free(c);
+        chat_free(c, CHARGE_FAILED);
         if (rc == ERR_UPSTREAM) {
             request_fail(r, &failure);
         } else {

@@ -26,12 +26,12 @@
 struct router {
     struct loop *loop;
     struct http_client *http;
-    const struct providers *providers;
-    const struct limits *limits;
+    struct providers *providers; /* a reference */
 };
 
 struct llm_call {
     struct router *router;
+    struct providers *providers; /* a reference: the one that has `provider` */
     const struct provider *provider;
     struct llm_handler handler;
     void *ctx;
@@ -55,21 +55,17 @@ struct llm_call {
 
 /* ---- providers ---- */
 
-enum err providers_new(const struct config *config, struct providers *out, struct error *e)
+static enum err fill_providers(struct providers *p, struct error *e)
 {
-    struct provider *items = calloc(config->nproviders + 1, sizeof(*items));
+    const struct config *config = p->config;
 
-    if (items == NULL) {
-        return err_set(e, ERR_NOMEM, "out of memory for the providers");
-    }
     for (size_t i = 0; i < config->nproviders; i++) {
         const struct provider_config *c = &config->providers[i];
         const struct provider_ops *ops = provider_ops_find(c->type);
         if (ops == NULL) {
-            free(items);
             return err_set(e, ERR_CONFIG, "provider %s: unknown type %s", c->name, c->type);
         }
-        items[i] = (struct provider){
+        p->items[p->n++] = (struct provider){
             .name = c->name,
             .ops = ops,
             .base_url = c->base_url,
@@ -82,15 +78,44 @@ enum err providers_new(const struct config *config, struct providers *out, struc
             .max_reply_bytes = (size_t)config->limits.max_reply_bytes,
         };
     }
-    out->items = items;
-    out->n = config->nproviders;
     return ERR_OK;
 }
 
-void providers_free(struct providers *p)
+enum err providers_new(struct config *config, struct providers **out, struct error *e)
 {
-    free(p->items);
-    *p = (struct providers){NULL, 0};
+    struct providers *p = calloc(1, sizeof(*p));
+    struct provider *items = calloc(config->nproviders + 1, sizeof(*items));
+
+    if (p == NULL || items == NULL) {
+        free(p);
+        free(items);
+        return err_set(e, ERR_NOMEM, "out of memory for the providers");
+    }
+    atomic_init(&p->refs, 1);
+    p->config = config_ref(config);
+    p->items = items;
+    enum err rc = fill_providers(p, e);
+    if (rc != ERR_OK) {
+        providers_unref(p);
+        return rc;
+    }
+    *out = p;
+    return ERR_OK;
+}
+
+struct providers *providers_ref(struct providers *p)
+{
+    atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
+void providers_unref(struct providers *p)
+{
+    if (p != NULL && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1) {
+        config_unref(p->config);
+        free(p->items);
+        free(p);
+    }
 }
 
 const struct provider *providers_find(const struct providers *p, struct span name)
@@ -103,20 +128,30 @@ const struct provider *providers_find(const struct providers *p, struct span nam
     return NULL;
 }
 
-struct router *router_new(struct loop *loop, struct http_client *http,
-                          const struct providers *providers, const struct limits *limits)
+struct router *router_new(struct loop *loop, struct http_client *http, struct providers *providers)
 {
     struct router *r = calloc(1, sizeof(*r));
 
     if (r != NULL) {
-        *r = (struct router){.loop = loop, .http = http, .providers = providers, .limits = limits};
+        *r = (struct router){.loop = loop, .http = http, .providers = providers_ref(providers)};
     }
     return r;
 }
 
 void router_free(struct router *r)
 {
-    free(r);
+    if (r != NULL) {
+        providers_unref(r->providers);
+        free(r);
+    }
+}
+
+void router_use(struct router *r, struct providers *providers)
+{
+    struct providers *before = r->providers;
+
+    r->providers = providers_ref(providers);
+    providers_unref(before);
 }
 
 const struct providers *router_providers(const struct router *r)
@@ -138,6 +173,7 @@ static void call_free(struct llm_call *call)
         call->provider->ops->script_free(call->script);
     }
     provider_http_fini(&call->request);
+    providers_unref(call->providers);
     free(call);
 }
 
@@ -357,7 +393,7 @@ static enum err start_http(struct llm_call *call, const struct chat_request *req
     static const struct http_handler handler = {
         .on_head = on_head, .on_bytes = on_bytes, .on_end = on_http_end};
     const struct provider *p = call->provider;
-    const struct limits *l = call->router->limits;
+    const struct limits *l = &call->providers->config->limits;
     struct http_header headers[PROVIDER_HEADERS_MAX];
     struct error e = {0};
 
@@ -484,6 +520,7 @@ enum err router_start(struct router *r, const struct provider *provider,
         return ERR_NOMEM;
     }
     call->router = r;
+    call->providers = providers_ref(r->providers);
     call->provider = provider;
     call->handler = *handler;
     call->ctx = ctx;

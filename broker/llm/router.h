@@ -9,6 +9,7 @@
 #include "gate/config.h"
 #include "llm/provider.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct http_client;
@@ -16,21 +17,25 @@ struct loop;
 struct router;
 struct llm_call;
 
-/* All configured providers, immutable, shared by all loops; borrows from `config`. */
+/* All configured providers, immutable, shared by all loops and counted: calls in flight keep those
+ * that they began with, and with them the configuration that has their keys. */
 struct providers {
+    atomic_uint refs;
+    struct config *config; /* a reference */
     struct provider *items;
     size_t n;
 };
 
-enum err providers_new(const struct config *config, struct providers *out,
-                       struct error *e) MUST_CHECK;
-void providers_free(struct providers *p);
+enum err providers_new(struct config *config, struct providers **out, struct error *e) MUST_CHECK;
+struct providers *providers_ref(struct providers *p);
+void providers_unref(struct providers *p); /* NULL is harmless */
 const struct provider *providers_find(const struct providers *p, struct span name);
 
-/* Everything is borrowed. NULL when out of memory. */
-struct router *router_new(struct loop *loop, struct http_client *http,
-                          const struct providers *providers, const struct limits *limits);
+/* Loop and client are borrowed, of the providers it takes a reference. NULL when out of memory. */
+struct router *router_new(struct loop *loop, struct http_client *http, struct providers *providers);
 void router_free(struct router *r);
+/* For calls from now on. On the router's loop. */
+void router_use(struct router *r, struct providers *providers);
 const struct providers *router_providers(const struct router *r);
 
 struct llm_handler {

@@ -84,8 +84,8 @@ static enum err bind_unix(int fd, const struct listener_address *a, struct error
     return ERR_OK;
 }
 
-static bool tcp_address(const struct listener_address *a, struct sockaddr_storage *out,
-                        socklen_t *size)
+bool listener_tcp_address(const struct listener_address *a, struct sockaddr_storage *out,
+                          socklen_t *size)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(a->port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(a->port)};
@@ -110,7 +110,7 @@ static enum err bind_tcp(int fd, const struct listener_address *a, struct error 
     socklen_t size = 0;
     int on = 1;
 
-    if (!tcp_address(a, &sa, &size)) {
+    if (!listener_tcp_address(a, &sa, &size)) {
         return err_set(e, ERR_CONFIG, "%s: not a literal address, nor localhost", a->host);
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));

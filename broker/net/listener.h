@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 struct loop;
 struct listener;
@@ -30,6 +31,10 @@ struct listener_address {
  */
 enum err listener_open(const struct listener_address *address, int *fd, uint16_t *port,
                        struct error *e) MUST_CHECK;
+
+/* The socket address of TCP `address`. False, nothing written: host is no literal address. */
+bool listener_tcp_address(const struct listener_address *address, struct sockaddr_storage *out,
+                          socklen_t *size) MUST_CHECK;
 
 /* `fd` is a connected socket, non-blocking and close-on-exec; the callee owns it. */
 typedef void listener_accept_fn(void *ctx, int fd);

@@ -1,6 +1,7 @@
 /* See sha256.h. */
 #include "net/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 
@@ -65,4 +66,16 @@ bool sha256_hex(struct span bytes, char out[SHA256_HEX_SIZE])
     }
     sha256_add(h, bytes);
     return sha256_end(h, out);
+}
+
+bool sha256_of(struct span bytes, unsigned char out[SHA256_SIZE])
+{
+    unsigned n = 0;
+
+    return EVP_Digest(bytes.p, bytes.n, out, &n, EVP_sha256(), NULL) == 1 && n == SHA256_SIZE;
+}
+
+bool sha256_equal(const unsigned char *a, const unsigned char *b)
+{
+    return CRYPTO_memcmp(a, b, SHA256_SIZE) == 0;
 }

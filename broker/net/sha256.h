@@ -19,6 +19,13 @@ void sha256_add(struct sha256 *h, struct span bytes);
 bool sha256_end(struct sha256 *h, char out[SHA256_HEX_SIZE]);
 void sha256_free(struct sha256 *h);
 
+#define SHA256_SIZE 32u
+
+/* The hash of one text as bytes; false when OpenSSL fails. */
+bool sha256_of(struct span bytes, unsigned char out[SHA256_SIZE]);
+/* In a time that tells nothing of where they differ. */
+bool sha256_equal(const unsigned char *a, const unsigned char *b);
+
 /* Of one text. */
 bool sha256_hex(struct span bytes, char out[SHA256_HEX_SIZE]);
 

@@ -67,6 +67,10 @@ void stream_unreserve(struct stream *s, struct bufq_chunk *c);
 void stream_write_reserved(struct stream *s, struct bufq_chunk *c, const struct span *pieces,
                            size_t n);
 
+/* The names in the certificate that the peer showed: see tls_peer_names. None: plain, or it showed
+ * none. After on_open. */
+void stream_peer_names(struct stream *s, bool (*take)(void *ctx, const char *name), void *ctx);
+
 bool stream_congested(const struct stream *s);
 size_t stream_queued(const struct stream *s);
 

@@ -290,3 +290,10 @@ enum err stream_tls_new(struct stream *s, const struct stream_options *options, 
     }
     return ERR_OK;
 }
+
+void stream_peer_names(struct stream *s, bool (*take)(void *ctx, const char *name), void *ctx)
+{
+    if (s->tls != NULL) {
+        tls_peer_names(s->tls->ssl, take, ctx);
+    }
+}

@@ -148,3 +148,36 @@ bool tls_expect_host(SSL *ssl, const char *host)
     return X509_VERIFY_PARAM_set1_host(param, name, 0) == 1 &&
            SSL_set_tlsext_host_name(ssl, name) == 1;
 }
+
+static bool give_name(const GENERAL_NAME *name, bool (*take)(void *ctx, const char *name),
+                      void *ctx)
+{
+    int kind = 0;
+    const ASN1_STRING *value = GENERAL_NAME_get0_value(name, &kind);
+
+    if (kind != GEN_DNS && kind != GEN_EMAIL && kind != GEN_URI) {
+        return false;
+    }
+    char *text = NULL;
+    int n = ASN1_STRING_to_UTF8((unsigned char **)&text, value);
+    if (n < 0) {
+        return false;
+    }
+    bool taken = strlen(text) == (size_t)n && take(ctx, text);
+    OPENSSL_free(text);
+    return taken;
+}
+
+void tls_peer_names(SSL *ssl, bool (*take)(void *ctx, const char *name), void *ctx)
+{
+    X509 *cert = SSL_get_verify_result(ssl) == X509_V_OK ? SSL_get0_peer_certificate(ssl) : NULL;
+    GENERAL_NAMES *names =
+        cert == NULL ? NULL : X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        if (give_name(sk_GENERAL_NAME_value(names, i), take, ctx)) {
+            break;
+        }
+    }
+    GENERAL_NAMES_free(names);
+}

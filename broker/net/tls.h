@@ -34,6 +34,10 @@ enum err tls_client_new(const char *ca_file, const char *cert_file, const char *
  * literal address; a name is told to the server too. False: out of memory, or no name. */
 bool tls_expect_host(SSL *ssl, const char *host);
 
+/* Calls `take` for each name (DNS, e-mail, URI) in the verified certificate that the peer of `ssl`
+ * showed, until it returns true. Names with NUL inside are left out. */
+void tls_peer_names(SSL *ssl, bool (*take)(void *ctx, const char *name), void *ctx);
+
 /* Appends the text of OpenSSL's oldest queued error of this thread, and empties the queue. */
 void tls_error_text(char *out, size_t size);
 

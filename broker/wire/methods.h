@@ -15,6 +15,7 @@ struct method {
     const char *name;
     void (*start)(struct request *r, void *ctx);
     void *ctx;
+    bool metered;   /* counts for the grant's limits, and has a row in the ledger */
     bool unlimited; /* answers at once and is never refused for too many in flight */
 };
 

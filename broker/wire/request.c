@@ -4,8 +4,10 @@
  */
 #include "wire/request.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "ledger/ledger.h"
 #include "tactus/protocol.h"
 #include "wire/session_private.h"
 
@@ -20,9 +22,50 @@ static const char last_word_nomem[] = "{\"type\":\"InternalError\",\"message\":\
 static const char last_word_limit[] =
     "{\"type\":\"Overloaded\",\"message\":\"limits.max_buffered_bytes reached\"}";
 
+static const char *outcome_of(const struct request *r)
+{
+    bool cut = r->outcome == NULL || strcmp(r->outcome, TACTUS_E_CANCELLED) == 0;
+
+    return cut ? "cancelled" : r->outcome;
+}
+
+/* One row, whatever became of it. */
+static void write_row(const struct request *r)
+{
+    const struct request_bill *b = &r->bill;
+    uint64_t now = clock_mono_us();
+
+    ledger_put(r->session->wire->ledger,
+               &(struct ledger_row){
+                   .time_ms = (uint64_t)r->began_at,
+                   .run = r->grant->run,
+                   .grant = r->grant->name,
+                   .method = r->method->name,
+                   .provider = b->provider,
+                   .model = b->model,
+                   .outcome = outcome_of(r),
+                   .input_tokens = b->input_tokens,
+                   .output_tokens = b->output_tokens,
+                   .cached_tokens = b->cached_tokens,
+                   .reasoning_tokens = b->reasoning_tokens,
+                   .cost_nano = b->priced ? (int64_t)b->nano : -1,
+                   .estimated = b->estimated,
+                   .first_byte_us = r->first_us == 0 ? 0 : r->first_us - r->began_us,
+                   .total_us = now - r->began_us,
+               });
+}
+
 static void request_free(struct request *r)
 {
     struct session *s = r->session;
+
+    if (r->method->metered) {
+        meter_end(r->grant->meter);
+        if (s->wire->ledger != NULL) {
+            write_row(r);
+        }
+    }
+    grant_unref(r->grant);
 
     list_remove(&r->node);
     s->ninflight--;
@@ -63,8 +106,10 @@ static void say_last_word(struct request *r, const char *error_json)
 static void end_with(struct request *r, enum err rc)
 {
     if (rc == ERR_NOMEM) {
+        r->outcome = TACTUS_E_INTERNAL;
         say_last_word(r, last_word_nomem);
     } else if (rc != ERR_OK) {
+        r->outcome = TACTUS_E_OVERLOADED;
         say_last_word(r, last_word_limit);
     }
     request_free(r);
@@ -108,30 +153,37 @@ static void refuse_nomem(struct session *s, struct span id)
     }
 }
 
-void request_start(struct session *s, const struct method *method, struct span id,
-                   const struct json_members *params)
+void request_start(struct session *s, const struct method *method, struct grant *grant,
+                   struct span id, const struct json_members *params)
 {
     struct request *r = calloc(1, sizeof(*r));
 
-    if (r == NULL) {
-        refuse_nomem(s, id);
-        return;
+    if (r != NULL) {
+        r->session = s;
+        arena_init(&r->arena, ARENA_MAX);
     }
-    r->session = s;
-    arena_init(&r->arena, ARENA_MAX);
-    if (!request_fill(r, id)) {
+    if (r == NULL || !request_fill(r, id)) {
         refuse_nomem(s, id);
-        arena_fini(&r->arena);
-        free(r);
+        if (method->metered) {
+            meter_end(grant->meter);
+        }
+        if (r != NULL) {
+            arena_fini(&r->arena);
+            free(r);
+        }
         return;
     }
     r->params = params;
+    r->method = method;
+    r->grant = grant_ref(grant);
+    r->began_at = clock_wall_ms();
+    r->began_us = clock_mono_us();
     list_push_back(&s->requests, &r->node);
     s->ninflight++;
     atomic_fetch_add_explicit(&s->wire->totals->inflight, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->door->inflight, 1, memory_order_relaxed);
     log_debug("request", LOG_MSG("started"), LOG_U64("conn", s->id),
-              LOG_STR("method", method->name), LOG_STR("grant", s->door->grant->name));
+              LOG_STR("method", method->name), LOG_STR("grant", grant->name));
     method->start(r, method->ctx);
 }
 
@@ -159,7 +211,12 @@ struct json_value request_param(const struct request *r, const char *name)
 
 const struct grant *request_grant(const struct request *r)
 {
-    return r->session->door->grant;
+    return r->grant;
+}
+
+struct request_bill *request_bill(struct request *r)
+{
+    return &r->bill;
 }
 
 bool request_drop_relayed(struct request *r)
@@ -172,7 +229,7 @@ bool request_drop_relayed(struct request *r)
     return door->relay;
 }
 
-const struct config *request_config(const struct request *r)
+struct config *request_config(const struct request *r)
 {
     return r->session->wire->config;
 }
@@ -187,13 +244,21 @@ struct arena *request_arena(struct request *r)
     return &r->arena;
 }
 
+static void note_first(struct request *r)
+{
+    r->first_us = r->first_us != 0 ? r->first_us : clock_mono_us();
+}
+
 enum err request_event(struct request *r, const char *event, struct span data)
 {
+    note_first(r);
     return session_event(r->session, r->id_json, event, "data", &data, 1);
 }
 
 void request_done(struct request *r, const struct span *pieces, size_t n)
 {
+    note_first(r);
+    r->outcome = "ok";
     end_with(r, session_event(r->session, r->id_json, "done", "data", pieces, n));
 }
 
@@ -201,6 +266,7 @@ void request_fail(struct request *r, const struct failure *failure)
 {
     struct buf *b = loop_scratch(request_loop(r));
 
+    r->outcome = failure->type;
     buf_clear(b);
     failure_put_json(failure, b);
     enum err rc = buf_status(b);

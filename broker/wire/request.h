@@ -35,11 +35,27 @@ void request_attach(struct request *r, const struct request_handler *handler, vo
 /* The members of `params`; borrowed from the message, valid during start only. */
 struct json_value request_param(const struct request *r, const char *name);
 
+/* What a request has cost, for the ledger: filled in by who knows. Texts live in the arena. */
+struct request_bill {
+    const char *provider;
+    const char *model;
+    uint64_t input_tokens; /* all of the prompt, cached ones too */
+    uint64_t output_tokens;
+    uint64_t cached_tokens;
+    uint64_t reasoning_tokens;
+    bool priced;
+    uint64_t nano; /* billionths of a US dollar */
+    bool estimated;
+};
+
+struct request_bill *request_bill(struct request *r);
+
 const struct grant *request_grant(const struct request *r);
 /* Over a runner's relay an event that is none is acknowledged and dropped: true, and counted, when
  * the request came over one. */
 bool request_drop_relayed(struct request *r);
-const struct config *request_config(const struct request *r);
+/* The one in force: only what config_ref() holds outlives this turn of the loop. */
+struct config *request_config(const struct request *r);
 struct loop *request_loop(const struct request *r);
 struct arena *request_arena(struct request *r); /* freed with the request */
 

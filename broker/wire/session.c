@@ -23,6 +23,23 @@
 
 static const struct stream_handler stream_handler;
 
+const struct listener_config *session_listener(const struct session *s)
+{
+    const struct wire_door *door = s->door;
+
+    return door->listener != NULL ? door->listener : &s->wire->config->listeners[door->index];
+}
+
+static SSL_CTX *door_tls(const struct wire *w, const struct wire_door *door)
+{
+    if (door->listener == NULL) {
+        return w->tls == NULL ? NULL : w->tls[door->index];
+    }
+    return door->listener->kind == LISTENER_TLS && door->tls == NULL && w->tls != NULL
+               ? w->tls[w->config->nlisteners]
+               : door->tls;
+}
+
 /* ---- deadlines and the end ---- */
 
 static void arm(struct session *s, uint64_t at)
@@ -119,6 +136,7 @@ static void session_free(struct session *s)
     loop_deadline_clear(w->loop, &s->deadline);
     loop_task_cancel(&s->settle);
     framing_fini(&s->framing);
+    grant_unref(s->known);
     list_remove(&s->node);
     atomic_fetch_sub(&w->totals->connections, 1);
     if (s->over_limit) {
@@ -231,6 +249,15 @@ static void answer_http(struct session *s, const char *status, const char *body)
     session_finish(s);
 }
 
+/* ---- who is calling (caller.c) ---- */
+
+static void refuse_stranger(struct session *s, struct span id)
+{
+    refuse(s, id, TACTUS_E_UNAUTHENTICATED,
+           "This listener wants a token, or a certificate, of a grant");
+    session_finish(s);
+}
+
 /* ---- messages ---- */
 
 static bool too_busy(struct session *s, const struct method *m, struct span id)
@@ -256,8 +283,35 @@ static bool too_busy(struct session *s, const struct method *m, struct span id)
     return false;
 }
 
-static void start_request(struct session *s, const struct json_members *top, struct span id,
-                          struct span name)
+static const char *limit_text(enum meter_answer answer)
+{
+    return answer == METER_INFLIGHT ? "The grant's max_inflight is reached"
+                                    : "The grant's requests a minute (rpm) are used up";
+}
+
+/* The grant's own limits. */
+static bool over_limits(struct session *s, const struct method *m, const struct grant *grant,
+                        struct span id)
+{
+    uint32_t retry_ms = 0;
+    struct failure f;
+
+    if (!m->metered) {
+        return false;
+    }
+    enum meter_answer answer =
+        meter_begin(grant->meter, &grant->limits, loop_now(s->wire->loop), &retry_ms);
+    if (answer == METER_PASSED) {
+        return false;
+    }
+    failure_init(&f, TACTUS_E_TOO_MANY_REQUESTS, "%s", limit_text(answer));
+    f.retry_after = retry_ms / 1000.0;
+    refuse_with(s, id, &f);
+    return true;
+}
+
+static void start_request(struct session *s, const struct json_members *top, struct grant *grant,
+                          struct span id, struct span name)
 {
     struct json_value params = json_get(top, "params");
     struct json_members members = {0};
@@ -281,8 +335,8 @@ static void start_request(struct session *s, const struct json_members *top, str
         refuse(s, id, TACTUS_E_METHOD_NOT_FOUND, "Unknown method: %.*s", (int)n, name.p);
         return;
     }
-    if (!too_busy(s, m, id)) {
-        request_start(s, m, id, &members);
+    if (!too_busy(s, m, id) && !over_limits(s, m, grant, id)) {
+        request_start(s, m, grant, id, &members);
     }
 }
 
@@ -299,8 +353,8 @@ static struct span string_text(struct json_value v, struct buf *b)
     return buf_status(b) == ERR_OK ? buf_span(b) : (struct span){NULL, 0};
 }
 
-static void on_request(struct session *s, const struct json_members *top, struct span id,
-                       struct json_value id_value)
+static void on_request(struct session *s, const struct json_members *top, struct grant *grant,
+                       struct span id, struct json_value id_value)
 {
     struct json_value method = json_get(top, "method");
     struct buf name_text;
@@ -318,7 +372,7 @@ static void on_request(struct session *s, const struct json_members *top, struct
     if (buf_status(&name_text) == ERR_NOMEM) {
         refuse(s, id, TACTUS_E_INTERNAL, "out of memory");
     } else {
-        start_request(s, top, id, name);
+        start_request(s, top, grant, id, name);
     }
     buf_fini(&name_text);
 }
@@ -344,8 +398,17 @@ static void on_message(struct session *s, struct span text)
     } else if (rc != ERR_OK) {
         refuse(s, id, TACTUS_E_BAD_REQUEST, "Invalid request at byte %zu: %s", fault.offset,
                fault.what);
+        if (caller_is_unknown(s)) {
+            session_finish(s);
+        }
     } else {
-        on_request(s, &top, id, id_value);
+        struct grant *grant = caller_find(s, text, &top);
+        if (grant == NULL) {
+            refuse_stranger(s, id);
+        } else {
+            on_request(s, &top, grant, id, id_value);
+        }
+        grant_unref(grant);
     }
     buf_fini(&id_text);
 }
@@ -413,6 +476,7 @@ static void on_data(void *ctx, const char *p, size_t n)
             break;
         }
         s->message_since = 0;
+        s->vouched = false;
         on_message(s, message);
     }
     if (s->state != SESSION_OPEN) {
@@ -420,6 +484,11 @@ static void on_data(void *ctx, const char *p, size_t n)
     }
     if (rc != FRAMING_MORE) {
         framing_failed(s, rc);
+        return;
+    }
+    if (!caller_may_go_on(s)) {
+        framing_forget(&s->framing);
+        refuse_stranger(s, SPAN(""));
         return;
     }
     if (framing_partial(&s->framing) && s->message_since == 0) {
@@ -436,6 +505,7 @@ static void on_open(void *ctx)
     struct session *s = ctx;
 
     s->state = SESSION_FIRST;
+    caller_by_certificate(s);
     if (!s->over_limit) {
         arm(s, loop_now(s->wire->loop) + s->wire->config->limits.first_byte_timeout);
     }
@@ -449,7 +519,7 @@ static void on_eof(void *ctx)
     if (s->state == SESSION_FINISHING) {
         return;
     }
-    if (!s->door->listener->half_close_finish) {
+    if (!session_listener(s)->half_close_finish) {
         failure_init(&f, TACTUS_E_CANCELLED, "The client closed the connection");
         abort_requests(s, &f);
     }
@@ -510,8 +580,8 @@ static bool admit(struct wire *w, bool *over_limit)
 static enum err open_stream(struct session *s, int fd, struct error *e)
 {
     struct stream_options options = {
-        .tls = s->door->tls,
-        .eof_means_gone = !s->door->listener->half_close_finish,
+        .tls = door_tls(s->wire, s->door),
+        .eof_means_gone = !session_listener(s)->half_close_finish,
         .meter = &s->wire->totals->buffered,
     };
 
@@ -541,7 +611,7 @@ void session_start(struct wire *w, struct wire_door *door, int fd)
     s->door = door;
     s->over_limit = over_limit;
     s->id = atomic_fetch_add(&w->totals->next_connection, 1) + 1;
-    s->state = door->tls == NULL ? SESSION_FIRST : SESSION_OPENING;
+    s->state = door_tls(w, door) == NULL ? SESSION_FIRST : SESSION_OPENING;
     list_init(&s->requests);
     list_push_back(&w->sessions, &s->node);
     loop_deadline_init(&s->deadline, on_deadline, s);
@@ -553,10 +623,10 @@ void session_start(struct wire *w, struct wire_door *door, int fd)
         session_free(s);
         return;
     }
-    uint32_t wait = door->tls == NULL ? l->first_byte_timeout : l->handshake_timeout;
+    uint32_t wait = s->state == SESSION_FIRST ? l->first_byte_timeout : l->handshake_timeout;
     arm(s, loop_now(w->loop) + (over_limit ? OVER_LIMIT_MS : wait));
     log_debug("session", LOG_MSG("opened"), LOG_U64("conn", s->id),
-              LOG_STR("listener", door->listener->url));
+              LOG_STR("listener", session_listener(s)->url));
 }
 
 void wire_door_ref(struct wire_door *door)
@@ -575,11 +645,22 @@ void wire_door_unref(struct wire_door *door)
     }
 }
 
-void wire_init(struct wire *w, struct loop *loop, const struct config *config,
-               struct wire_totals *totals)
+void wire_init(struct wire *w, struct loop *loop, struct config *config, struct wire_totals *totals)
 {
     *w = (struct wire){.loop = loop, .config = config, .totals = totals};
     list_init(&w->sessions);
+}
+
+void wire_use(struct wire *w, struct config *config, SSL_CTX *const *tls)
+{
+    w->config = config;
+    w->tls = tls;
+    for (struct list *n = w->sessions.next; n != &w->sessions; n = n->next) {
+        struct session *s = LIST_ENTRY(n, struct session, node);
+        if (s->state != SESSION_OPENING) {
+            caller_by_certificate(s);
+        }
+    }
 }
 
 void wire_drain(struct wire *w)
@@ -603,6 +684,20 @@ void wire_shut_down(struct wire *w)
     }
 }
 
+/* Those of a grant, on a connection that others have their requests on too. */
+static void abort_of_grant(struct session *s, const struct grant *grant, const struct failure *f)
+{
+    struct list *next = NULL;
+
+    for (struct list *n = s->requests.next; n != &s->requests; n = next) {
+        struct request *r = LIST_ENTRY(n, struct request, node);
+        next = n->next;
+        if (r->grant == grant) {
+            request_abort(r, f);
+        }
+    }
+}
+
 void wire_end_door(struct wire *w, const struct wire_door *door)
 {
     struct failure f;
@@ -613,6 +708,8 @@ void wire_end_door(struct wire *w, const struct wire_door *door)
         if (s->door == door) {
             abort_requests(s, &f);
             session_finish(s);
+        } else {
+            abort_of_grant(s, door->grant, &f);
         }
     }
 }

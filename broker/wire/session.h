@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "gate/config.h"
+#include "gate/grant_table.h"
 #include "net/loop.h"
 #include "net/tls.h"
 #include "wire/methods.h"
@@ -31,7 +32,11 @@ struct wire_totals {
 /* What all sessions of one loop share. Borrowed members outlive it. */
 struct wire {
     struct loop *loop;
-    const struct config *config;
+    struct config *config; /* replaced by wire_use() */
+    SSL_CTX *const
+        *tls; /* one a listener of it (NULL: plain), then that for runs without their own */
+    struct grant_table *grants; /* who is known; NULL: nobody */
+    struct ledger *ledger;      /* NULL: none is kept */
     struct methods methods;
     struct wire_totals *totals;
     struct list sessions;
@@ -43,15 +48,18 @@ struct wire {
 /*
  * What a listener gives each of its connections: its grant, and how it is spoken to. Sessions on
  * any loop hold a reference; so does whoever made the door, and a connection that is handed to
- * another loop. A configured door outlives everything (`on_unused` NULL), one of a run goes with
- * its last reference.
+ * another loop. A configured door (`listener` NULL) has a number only: what it says is in the
+ * configuration that the session's loop uses just now. It outlives everything (`on_unused` NULL);
+ * one of a run goes with its last reference.
  */
 struct wire_door {
-    const struct listener_config *listener;
-    const struct grant *grant;
-    SSL_CTX *tls;  /* NULL: plain */
-    uint16_t port; /* TCP: the bound one */
-    bool relay;    /* a runner passes on what a container says: see request_drop_relayed() */
+    size_t index;                           /* a configured one: in config.listeners */
+    const struct listener_config *listener; /* of a run */
+    struct grant *grant;                    /* of a run */
+    SSL_CTX *tls;                           /* of a run; NULL: plain, or wire.tls has it */
+    uint16_t port;                          /* TCP: the bound one */
+    bool passed; /* its socket is one that the service manager made, for all loops */
+    bool relay;  /* a runner passes on what a container says: see request_drop_relayed() */
     atomic_uint refs;
     /* The last reference is gone; on the thread that had it. NULL: references do not matter. */
     void (*on_unused)(struct wire_door *door);
@@ -65,13 +73,18 @@ struct wire_door {
 void wire_door_ref(struct wire_door *door);
 void wire_door_unref(struct wire_door *door);
 
-void wire_init(struct wire *w, struct loop *loop, const struct config *config,
+void wire_init(struct wire *w, struct loop *loop, struct config *config,
                struct wire_totals *totals);
+
+/* From now on `config` and `tls` hold, for connections that are there too; requests in flight keep
+ * the grant that they began with. On the wire's loop. */
+void wire_use(struct wire *w, struct config *config, SSL_CTX *const *tls);
 
 /* Takes over `fd` (also when it cannot be served: then it is closed). */
 void session_start(struct wire *w, struct wire_door *door, int fd);
 
-/* The door's grant has ended: its requests on this loop end with Cancelled, then its sessions. */
+/* The door's grant has ended: its requests on this loop, at any door, end with Cancelled, then the
+ * door's sessions. */
 void wire_end_door(struct wire *w, const struct wire_door *door);
 
 /* No more requests: idle sessions end now, others when their requests have ended; a new request

@@ -32,6 +32,7 @@
 #define TACTUS_E_TOOL_NOT_ALLOWED     "ToolNotAllowed"
 #define TACTUS_E_UNAUTHENTICATED      "Unauthenticated"
 #define TACTUS_E_TOO_MANY_REQUESTS    "TooManyRequests"
+#define TACTUS_E_BUDGET_EXCEEDED      "BudgetExceeded"
 #define TACTUS_E_OVERLOADED           "Overloaded"
 #define TACTUS_E_SHUTTING_DOWN        "ShuttingDown"
 #define TACTUS_E_CANCELLED            "Cancelled"

@@ -8,44 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
-#define NANO         UINT64_C(1000000000)
-#define NANO_DIGITS  9
-#define WHOLE_DIGITS 9 /* so that the whole part in billionths fits */
+#define NANO UINT64_C(1000000000)
 
 bool quantity_u64(const char *text, uint64_t *out)
 {
     return text_u64(span_str(text), out);
-}
-
-/* The number that `text` begins with, in billionths; *rest is what follows it. */
-static bool read_nano(const char *text, uint64_t *out, const char **rest)
-{
-    uint64_t whole = 0;
-    uint64_t part = 0;
-    size_t digits = 0;
-    const char *p = text;
-
-    for (; isdigit((unsigned char)*p) != 0; p++) {
-        whole = whole * 10 + (uint64_t)(*p - '0');
-    }
-    if (p == text || p - text > WHOLE_DIGITS) {
-        return false;
-    }
-    if (*p == '.') {
-        for (p++; isdigit((unsigned char)*p) != 0; p++) {
-            part = digits < NANO_DIGITS ? part * 10 + (uint64_t)(*p - '0') : part;
-            digits++;
-        }
-        if (digits == 0 || digits > NANO_DIGITS) {
-            return false;
-        }
-    }
-    for (; digits < NANO_DIGITS; digits++) {
-        part *= 10;
-    }
-    *out = whole * NANO + part;
-    *rest = p;
-    return true;
 }
 
 bool quantity_nano(const char *text, uint64_t *out)
@@ -53,7 +20,7 @@ bool quantity_nano(const char *text, uint64_t *out)
     const char *rest = NULL;
     uint64_t nano = 0;
 
-    if (!read_nano(text, &nano, &rest) || *rest != '\0') {
+    if (!text_nano(text, &nano, &rest) || *rest != '\0') {
         return false;
     }
     *out = nano;
@@ -89,7 +56,7 @@ bool quantity_bytes(const char *text, uint64_t *out)
         *out = whole << shift;
         return true;
     }
-    if (!read_nano(text, &nano, &rest) || !unit_of(rest, &shift)) {
+    if (!text_nano(text, &nano, &rest) || !unit_of(rest, &shift)) {
         return false;
     }
     whole = nano / NANO;

@@ -102,6 +102,10 @@ class Admin:
         body = {"models": ["*"], "tools": ["*"], "listener": {"transport": transport, **(listener or {})}, **more}
         return self.good(201, "POST", "/v1/grants", body)
 
+    def grants(self) -> list[dict]:
+        """Those of runs; the configuration's are in the list too."""
+        return [g for g in self.good(200, "GET", "/v1/grants") if g["run"] is not None]
+
     def show(self, grant: dict) -> dict:
         return self.good(200, "GET", f"/v1/grants/{grant['id']}")
 

@@ -31,7 +31,7 @@ def test_token_over_tcp():
     rows = Rows()
     with admin_broker() as broker:
         admin = Admin(broker, unix=False, token=TOKEN)
-        equal(admin.good(200, "GET", GRANTS), [])
+        equal(admin.grants(), [])
         for name, header in {"none": None, "empty": "", "wrong": "Bearer x", "cut": f"Bearer {TOKEN[:-1]}",
                              "longer": f"Bearer {TOKEN}x", "other scheme": f"Basic {TOKEN}", "bare": TOKEN}.items():
             for method, path in (("GET", GRANTS), ("POST", GRANTS), ("GET", "/v1/nothing"), ("PUT", "/healthz"),
@@ -42,7 +42,7 @@ def test_token_over_tcp():
                     equal(r.headers["WWW-Authenticate"], "Bearer")
                     equal(r.json["error"]["type"], "Unauthenticated")
         rows.close()
-        equal(Admin(broker).good(200, "GET", GRANTS), [], "the socket needs no token")
+        equal(Admin(broker).grants(), [], "the socket needs no token")
 
 
 @bound(20)
@@ -140,7 +140,7 @@ def test_bodies():
                 admin.bad(415, "UnsupportedMediaType", "POST", GRANTS, b"{}", {"Content-Type": type})
         for type in ("application/json", "Application/JSON; charset=utf-8", None):
             with rows(f"{type} is good"):
-                admin.bad(400, "BadRequest", "POST", GRANTS, b"{}", {"Content-Type": type})
+                equal(admin.call("POST", GRANTS, b"{}", {"Content-Type": type}).status, 201)
         for unix in (True, False):
             with rows(f"too large, unix {unix}"):
                 Admin(broker, unix, TOKEN).bad(413, "MessageTooLarge", "POST", GRANTS, big)
@@ -170,7 +170,7 @@ def test_many_calls_on_one_connection():
     with admin_broker() as broker:
         c = connection(Admin(broker).url)
         for i in range(300):
-            c.request("POST" if i % 3 else "GET", GRANTS, b"{}" if i % 3 else None)
+            c.request("POST" if i % 3 else "GET", GRANTS, b"{" if i % 3 else None)
             r = c.getresponse()
             r.read()
             equal(r.status, 400 if i % 3 else 200)
@@ -313,7 +313,7 @@ def test_dev():
             equal(len(token), 64)
             tokens.add(token)
             admin = Admin(broker, unix=False, token=token)
-            equal(admin.good(200, "GET", GRANTS), [])
+            equal(admin.grants(), [])
             grant = admin.grant("unix")
             directory = pathlib.Path(broker.endpoints[-1]).parent
             check(grant["endpoint"].startswith(f"{directory}/runs/"), grant["endpoint"])

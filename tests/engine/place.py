@@ -91,7 +91,7 @@ class Place:
         connection = Unix(self.admin)
         connection.request("GET", "/v1/grants")
         answer = connection.getresponse()
-        return json.loads(answer.read())
+        return [g for g in json.loads(answer.read()) if g["run"] is not None]
 
     def mounts(self) -> list[str]:
         return [line for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if str(self.directory) in line]

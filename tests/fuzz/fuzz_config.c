@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             c->redact == NULL) {
             abort();
         }
-        config_free(c);
+        config_unref(c);
         return 0;
     }
     size_t n = strcspn(e.msg, "\n");

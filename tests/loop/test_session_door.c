@@ -25,9 +25,15 @@ static void open_doors(bool relay)
     static struct grant grant;
 
     wire_bed_open(&bed, NET_UNIX, NULL);
-    grant = bed.config->grants[0];
-    grant.name = name;
-    grant.run = name;
+    const struct grant *dev = bed.config->grants[0];
+    grant = (struct grant){.name = name,
+                           .run = name,
+                           .models = dev->models,
+                           .nmodels = dev->nmodels,
+                           .tools = dev->tools,
+                           .ntools = dev->ntools,
+                           .meter = dev->meter};
+    atomic_store(&grant.refs, 1);
     other_listener = (struct listener_config){.url = url, .half_close_finish = true};
     other = (struct wire_door){
         .listener = &other_listener, .grant = &grant, .relay = relay, .on_unused = on_unused};

@@ -125,7 +125,9 @@ static void test_null_is_absent(void **state)
          "\"unix\",\"bind\":null,\"allow_from\":null}}");
     assert_null(grant.run);
     assert_false(grant.listener.allow_from.given);
-    bad("{\"listener\":null}", "listener is required: a grant is known by its listener");
+    assert_int_equal(grant.limits.rpm, 0);
+    good("{\"listener\":null}");
+    assert_false(grant.has_listener);
 }
 
 static void test_no_object(void **state)
@@ -158,19 +160,57 @@ static void test_cut_anywhere(void **state)
 static void test_keys(void **state)
 {
     (void)state;
-    static const char *const later[] = {"rpm",          "tpm", "budget_usd",  "budget_tokens",
-                                        "max_inflight", "mcp", "callback_url"};
+    static const char *const later[] = {"mcp", "callback_url"};
     char json[256];
     char message[128];
 
     bad("{" UNIX ",\"modles\":[]}", "unknown key: modles");
     bad("{" UNIX ",\"token\":\"x\"}", "unknown key: token");
     bad("{\"listener\":{\"transport\":\"unix\",\"mode\":1}}", "unknown key: listener.mode");
-    bad("{}", "listener is required: a grant is known by its listener");
+    good("{}");
+    assert_false(grant.has_listener);
     for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
         (void)snprintf(json, sizeof(json), "{\"%s\":1," UNIX "}", later[i]);
         (void)snprintf(message, sizeof(message), "%s is not supported yet", later[i]);
         refused(admin_body_grant(span_str(json), &arena, &grant, &fault), 422, message);
+    }
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const char count[] = " must be a whole number from 1 to ";
+    static const char dollars[] =
+        "budget_usd must be a number from 0 to 1000000 with at most nine digits behind the point";
+    char message[128];
+
+    good("{" UNIX "}");
+    assert_true(grant.has_listener);
+    assert_int_equal(grant.limits.rpm + grant.limits.tpm + grant.limits.max_inflight, 0);
+    assert_true(grant.limits.budget_nano == METER_NO_BUDGET);
+    assert_true(grant.limits.budget_tokens == METER_NO_BUDGET);
+    good("{\"rpm\":1,\"tpm\":1000000000,\"max_inflight\":7,\"budget_usd\":0.10,\"budget_tokens\":"
+         "0}");
+    assert_int_equal(grant.limits.rpm, 1);
+    assert_int_equal(grant.limits.tpm, 1000000000);
+    assert_int_equal(grant.limits.max_inflight, 7);
+    assert_int_equal(grant.limits.budget_nano, 100000000);
+    assert_int_equal(grant.limits.budget_tokens, 0);
+    good("{\"budget_usd\":1000000}");
+    assert_int_equal(grant.limits.budget_nano, UINT64_C(1000000000000000));
+    static const char *const none[] = {"0", "-1", "1.5", "\"1\"", "true", "10000001"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        char json[64];
+        (void)snprintf(json, sizeof(json), "{\"rpm\":%s}", none[i]);
+        (void)snprintf(message, sizeof(message), "rpm%s10000000", count);
+        bad(json, message);
+    }
+    bad("{\"budget_tokens\":-1}", "budget_tokens must be a whole number from 0 to 1000000000000");
+    static const char *const money[] = {"-1", "1e3", "\"1\"", "1000000.1", "1.0000000001", "[]"};
+    for (size_t i = 0; i < sizeof(money) / sizeof(money[0]); i++) {
+        char json[64];
+        (void)snprintf(json, sizeof(json), "{\"budget_usd\":%s}", money[i]);
+        bad(json, dollars);
     }
 }
 
@@ -380,7 +420,7 @@ static void test_match(void **state)
         }
     }
     buf_fini(&out);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_match_count(void **state)
@@ -405,7 +445,7 @@ static void test_match_count(void **state)
     }
     buf_fini(&in);
     buf_fini(&out);
-    config_free(c);
+    config_unref(c);
 }
 
 /* ---- no memory ---- */
@@ -450,13 +490,21 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_smallest),        TEST(test_everything),
-        TEST(test_null_is_absent),  TEST(test_no_object),
-        TEST(test_cut_anywhere),    TEST(test_keys),
-        TEST(test_types),           TEST(test_lengths),
-        TEST(test_listener_values), TEST(test_what_goes_together),
-        TEST(test_patch),           TEST(test_match),
-        TEST(test_match_count),     TEST(test_no_memory),
+        TEST(test_smallest),
+        TEST(test_everything),
+        TEST(test_null_is_absent),
+        TEST(test_no_object),
+        TEST(test_cut_anywhere),
+        TEST(test_keys),
+        TEST(test_limits),
+        TEST(test_types),
+        TEST(test_lengths),
+        TEST(test_listener_values),
+        TEST(test_what_goes_together),
+        TEST(test_patch),
+        TEST(test_match),
+        TEST(test_match_count),
+        TEST(test_no_memory),
         TEST(test_fault),
     };
 

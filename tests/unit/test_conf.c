@@ -428,14 +428,15 @@ static void test_secrets(void **state)
         char want[160];
         assert_true(snprintf(text, sizeof(text), "secret: %s", wrong[i][0]) > 0);
         assert_true(snprintf(want, sizeof(want),
-                             "f.yml:1:%d: secret: %s, expected { env: NAME } or { file: PATH }",
+                             "f.yml:1:%d: secret: %s, expected { env: NAME }, { file: PATH }, { "
+                             "credential: NAME } or { command: [PROGRAM] }",
                              wrong[i][0][0] == '\0' ? 8 : 9, wrong[i][1]) > 0);
         fails(text, want);
         assert_null(strstr(want, "canary"));
     }
     fails("items:\n- name: x\n  keys: [{env: A}, sk-canary]",
-          "f.yml:3:20: items[0].keys[1]: is a single value, expected { env: NAME } or { file: PATH "
-          "}");
+          "f.yml:3:20: items[0].keys[1]: is a single value, expected { env: NAME }, { file: PATH "
+          "}, { credential: NAME } or { command: [PROGRAM] }");
 }
 
 static void test_keys(void **state)

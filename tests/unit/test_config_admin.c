@@ -45,7 +45,7 @@ static void test_absent(void **state)
     assert_int_equal(c->admin.nlisteners, 0);
     assert_int_equal(c->admin.token.kind, SECRET_NONE);
     assert_null(c->admin.runs_directory);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_present(void **state)
@@ -66,7 +66,7 @@ static void test_present(void **state)
     assert_int_equal(c->admin.token.kind, SECRET_FILE);
     assert_string_equal(c->admin.token.source, "/k");
     assert_string_equal(c->admin.runs_directory, "/run/t/runs");
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_runs_directory(void **state)
@@ -74,13 +74,13 @@ static void test_runs_directory(void **state)
     (void)state;
     struct config *c = parse(BASE "admin: {listen: [/run/a], runs_directory: /var/r}\n");
     assert_string_equal(c->admin.runs_directory, "/var/r");
-    config_free(c);
+    config_unref(c);
     c = parse(BASE "admin: {listen: [/a]}\n");
     assert_string_equal(c->admin.runs_directory, "/runs");
-    config_free(c);
+    config_unref(c);
     c = parse(BASE "admin: {listen: ['tcp://127.0.0.1:1'], token: {env: T}}\n");
     assert_null(c->admin.runs_directory); /* nothing that it could be beside */
-    config_free(c);
+    config_unref(c);
     fails(BASE "admin:\n  listen: [/a]\n  runs_directory: runs\n",
           "b.yml:5:19: admin.runs_directory: is no full path of a directory, expected one like "
           "/run/tactus/runs");
@@ -94,7 +94,7 @@ static void test_runs_directory(void **state)
     c = parse(BASE "admin:\n  listen: [/a]\n  runs_directory: /"
                    "1234567890123456789012345678901234567890123456789012345678901234567\n");
     assert_int_equal(strlen(c->admin.runs_directory), 68);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_listen(void **state)
@@ -131,10 +131,11 @@ static void test_token(void **state)
     fails(BASE "admin:\n  listen: [/a, 'tcp://127.0.0.1:1']\n",
           "b.yml:4:3: admin.token: is missing, expected one for the tcp:// URL in listen");
     fails(BASE "admin:\n  listen: [/a]\n  token: secret\n",
-          "b.yml:5:10: admin.token: is a single value, expected { env: NAME } or { file: PATH }");
+          "b.yml:5:10: admin.token: is a single value, expected { env: NAME }, { file: PATH }, { "
+          "credential: NAME } or { command: [PROGRAM] }");
     struct config *c = parse(BASE "admin: {listen: [/a]}\n"); /* the user decides there */
     assert_int_equal(config_load_secrets(c, false, NULL), ERR_OK);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_load_token(void **state)
@@ -158,7 +159,7 @@ static void test_load_token(void **state)
     redact_text(c->redact, SPAN(token), false, &out);
     assert_string_equal(buf_cstr(&out), REDACT_MARK);
     buf_fini(&out);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_ca_file(void **state)
@@ -170,7 +171,7 @@ static void test_ca_file(void **state)
     assert_string_equal(c->listeners[0].ca_file, "/ca");
     assert_int_equal(config_set_ca_file(c, "/other", NULL), ERR_OK);
     assert_string_equal(c->listeners[0].ca_file, "/other");
-    config_free(c);
+    config_unref(c);
     fails("listeners: [{url: /s, ca_file: /ca, grant: g}]\ngrants: [{name: g}]\n",
           "b.yml:1:32: listeners[0].ca_file: is only for a listener with TLS, expected a url with "
           "tls://");
@@ -194,7 +195,7 @@ static void test_dev(void **state)
     assert_int_equal(c->admin.token.n, 64);
     assert_int_equal(config_load_secrets(c, false, NULL), ERR_OK);
     assert_int_equal(c->admin.token.n, 64);
-    config_free(c);
+    config_unref(c);
 }
 
 static void test_no_memory(void **state)
@@ -215,7 +216,7 @@ static void test_no_memory(void **state)
         assert_true(err == ERR_OK || (err == ERR_NOMEM && c == NULL));
     }
     assert_true(n > 20);
-    config_free(c);
+    config_unref(c);
     assert_int_equal(secret_arena_init(&locked, NULL), ERR_OK);
     for (n = 0, err = ERR_NOMEM; err != ERR_OK; n++) {
         assert_int_equal(config_dev(&c, NULL), ERR_OK);
@@ -223,7 +224,7 @@ static void test_no_memory(void **state)
         err = config_dev_admin(c, "/tmp/d/admin.sock", NULL);
         torture_off();
         assert_true(err == ERR_OK || err == ERR_NOMEM);
-        config_free(c);
+        config_unref(c);
     }
     assert_true(n > 4);
 }
