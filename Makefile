@@ -48,8 +48,8 @@ ALL_LDFLAGS = $(LDFLAGS_common) $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 LIBS        = $(PKG_LIBS) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
-BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_events conf_load conf_scalar
-NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client
+BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_events conf_load conf_print conf_scalar
+NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client driver fetch admin_peer
 GATE   := secret secret_command prices meter grant grant_source grant_table config config_grant config_secrets config_keys config_listener config_admin
 LEDGER := item schema store store_read ledger ledger_thread ledger_ask
 WIRE   := failure framing session caller request methods
@@ -57,10 +57,9 @@ LLM    := neutral sse reply provider openai openai_build openai_read openai_tool
 TOOLS  := tool_call mcp
 EVENTS := emit control bus
 HTTP   := httpd httpd_request admin_fault admin_auth admin_body event_streams
-CTL    := output commands
-APP    := broker worker snapshot reload self dev run_place grant_json runs admin admin_operate service
+CTL    := output commands table operate operate_show help
+APP    := broker worker snapshot reload self dev run_place grant_json runs runs_keep admin admin_operate service
 
-IO     := driver fetch
 SPEC   := owner quantity settings volumes environment create_request workspace tree ignore source_hash
 ENGINE := engine engine_find engine_hints engine_place engine_image engine_container engine_exit engine_network progress registry_auth attach hijack frames tar
 RELAY  := relay event_head result container_log stderr_lines
@@ -72,7 +71,7 @@ BASE_SRC   := $(BASE:%=broker/base/%.c) $(NET:%=broker/net/%.c)
 BROKER_SRC := $(GATE:%=broker/gate/%.c) $(LEDGER:%=broker/ledger/%.c) $(WIRE:%=broker/wire/%.c) $(LLM:%=broker/llm/%.c) \
               $(TOOLS:%=broker/tools/%.c) $(EVENTS:%=broker/events/%.c) $(HTTP:%=broker/http/%.c) $(CTL:%=broker/ctl/%.c) \
               $(APP:%=broker/app/%.c)
-RUNNER_SRC := $(wildcard $(IO:%=runner/io/%.c) $(SPEC:%=runner/spec/%.c) $(ENGINE:%=runner/engine/%.c) \
+RUNNER_SRC := $(wildcard $(SPEC:%=runner/spec/%.c) $(ENGINE:%=runner/engine/%.c) \
               $(RELAY:%=runner/relay/%.c) $(RUN:%=runner/run/%.c) $(CMD:%=runner/commands/%.c))
 LIB_SRC    := $(BASE_SRC) $(BROKER_SRC) $(RUNNER_SRC)
 LIB        := $(B)/libtactus.a

@@ -5,6 +5,7 @@
 #include "app/broker.h"
 #include "app/dev.h"
 #include "app/service.h"
+#include "base/buf.h"
 #include "base/log.h"
 #include "net/http_client.h"
 #include "tactus/version.h"
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define LISTEN_MAX 64
+#define PRINT_MAX  ((size_t)16 * 1024 * 1024)
 
 struct options {
     const char *config;
@@ -28,6 +30,7 @@ struct options {
     const char *listen[LISTEN_MAX];
     size_t nlisten;
     bool check;
+    bool print;
     bool dev;
     bool allow_missing_keys;
 };
@@ -38,6 +41,9 @@ static const char usage_text[] =
     "\n"
     "  --config FILE         the configuration (see deploy/broker.example.yml)\n"
     "  --check-config        read it, say what is wrong, exit\n"
+    "  --print-config        print what holds with it, defaults included, and exit; of secrets "
+    "only\n"
+    "                        where they come from\n"
     "  --dev                 no configuration: built-in provider, Unix, TCP and TLS on loopback,\n"
     "                        an admin API; prints each endpoint and, last, the CA file\n"
     "  --listen URL          one more listener: unix:///PATH or tcp://HOST:PORT, with --dev\n"
@@ -55,6 +61,7 @@ static const char usage_text[] =
 enum option_id {
     OPT_CONFIG = 256,
     OPT_CHECK,
+    OPT_PRINT,
     OPT_DEV,
     OPT_LISTEN,
     OPT_EVENTS,
@@ -66,6 +73,7 @@ enum option_id {
 static const struct option long_options[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"check-config", no_argument, NULL, OPT_CHECK},
+    {"print-config", no_argument, NULL, OPT_PRINT},
     {"dev", no_argument, NULL, OPT_DEV},
     {"listen", required_argument, NULL, OPT_LISTEN},
     {"events", required_argument, NULL, OPT_EVENTS},
@@ -92,6 +100,9 @@ static int take_option(struct options *o, int id)
         return GO_ON;
     case OPT_CHECK:
         o->check = true;
+        return GO_ON;
+    case OPT_PRINT:
+        o->print = true;
         return GO_ON;
     case OPT_DEV:
         o->dev = true;
@@ -131,6 +142,9 @@ static int read_options(struct options *o, int argc, char **argv)
     }
     if (optind < argc) {
         return usage_error("unexpected argument");
+    }
+    if (o->print && o->dev) {
+        return usage_error("--print-config goes with --config");
     }
     if (o->dev == (o->config != NULL)) {
         return usage_error("give either --config FILE or --dev");
@@ -218,6 +232,7 @@ static enum err serve(const struct options *o, struct service *service, struct c
     return rc;
 }
 
+/* Takes over the reference to `config`. */
 static enum err run(const struct options *o, struct service *service, struct config *config,
                     const struct dev *dev, bool locked, struct error *e)
 {
@@ -238,6 +253,20 @@ static enum err run(const struct options *o, struct service *service, struct con
     return rc;
 }
 
+static int print_config(const char *path)
+{
+    struct error e = {0};
+    struct buf out;
+
+    buf_init(&out, PRINT_MAX);
+    enum err rc = config_print(path, &out, &e);
+    if (rc == ERR_OK && (fwrite(out.p, 1, out.len, stdout) != out.len || fflush(stdout) != 0)) {
+        rc = err_sys(&e, ERR_IO, errno, "cannot write to stdout");
+    }
+    buf_fini(&out);
+    return rc == ERR_OK ? EX_OK : report(&e);
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {0};
@@ -251,6 +280,9 @@ int main(int argc, char **argv)
     if (early != GO_ON) {
         return early;
     }
+    if (o.print) {
+        return print_config(o.config);
+    }
     enum err rc = service_new(&service, &e);
     if (rc == ERR_OK && !o.check) {
         rc = service_take_sockets(service, &e);
@@ -260,12 +292,13 @@ int main(int argc, char **argv)
     if (rc == ERR_OK) {
         rc = read_config(&o, &dev, &config, &e);
     }
-    if (rc == ERR_OK && o.check) {
-        printf("%s: ok\n", o.dev ? "--dev" : o.config);
-        config_unref(config);
-    } else if (rc == ERR_OK) {
+    if (rc == ERR_OK && !o.check) {
         rc = run(&o, service, config, &dev, locked, &e);
+        config = NULL; /* it was handed over */
+    } else if (rc == ERR_OK) {
+        printf("%s: ok\n", o.dev ? "--dev" : o.config);
     }
+    config_unref(config);
     int code = rc == ERR_OK ? EX_OK : report(&e);
     service_free(service);
     dev_fini(&dev);

@@ -1,11 +1,16 @@
 /*
- * tactus-brokerctl: the command line of a broker's client. Reads options and operands, then hands
- * over to a command (ctl/commands.h). The exit codes are those of sysexits.h; Ctrl-C ends with 130,
- * and the kernel closes the connection, which cancels the request.
+ * tactus-brokerctl: the command line of a broker's client and of its operator. Reads options and
+ * operands, then hands over to a command (ctl/commands.h, ctl/operate.h). The exit codes are those
+ * of sysexits.h; Ctrl-C ends with 130, and the kernel closes the connection, which cancels the
+ * request.
  */
+#include "base/clock.h"
 #include "base/json_span.h"
 #include "base/text.h"
 #include "ctl/commands.h"
+#include "ctl/help.h"
+#include "ctl/operate.h"
+#include "net/admin_peer.h"
 #include "tactus/protocol.h"
 #include "tactus/version.h"
 
@@ -21,6 +26,7 @@
 #define LINE_MAX_SIZE ((size_t)512 * 1024 * 1024) /* `done` has all text, escaped */
 #define CONNECT_MS    10000u
 #define WAIT_MS       600000u
+#define OPERATE_MS    30000u
 #define TIMEOUT_MAX   86400.0
 #define EXIT_SIGINT   130
 
@@ -36,29 +42,52 @@ enum {
     OPT_SYSTEM,
     OPT_NO_STREAM,
     OPT_TEMPERATURE,
-    OPT_MAX_TOKENS
+    OPT_MAX_TOKENS,
+    OPT_ADMIN,
+    OPT_BY,
+    OPT_SINCE,
+    OPT_UNTIL,
+    OPT_RUN,
+    OPT_MODELS,
+    OPT_TOOLS,
+    OPT_LISTENER,
+    OPT_TTL,
+    OPT_RPM,
+    OPT_TPM,
+    OPT_BUDGET_USD,
+    OPT_BUDGET_TOKENS,
+    OPT_MAX_INFLIGHT
 };
 
 /* clang-format off */
-/* What every command knows. */
+/* What every command knows, */
 #define COMMON_OPTIONS                                \
-    {"endpoint", required_argument, NULL, OPT_ENDPOINT}, \
-    {"ca", required_argument, NULL, OPT_CA},          \
     {"json", no_argument, NULL, OPT_JSON},            \
     {"timeout", required_argument, NULL, OPT_TIMEOUT}, \
     {"help", no_argument, NULL, OPT_HELP}
+/* a client's, */
+#define CLIENT_OPTIONS                                \
+    {"endpoint", required_argument, NULL, OPT_ENDPOINT}, \
+    {"ca", required_argument, NULL, OPT_CA}
+/* and an operator's. */
+#define OPERATOR_OPTIONS \
+    {"admin", required_argument, NULL, OPT_ADMIN}
 
 static const struct option program_options[] = {
     COMMON_OPTIONS,
+    CLIENT_OPTIONS,
+    OPERATOR_OPTIONS,
     {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0},
 };
 static const struct option plain_options[] = {
     COMMON_OPTIONS,
+    CLIENT_OPTIONS,
     {NULL, 0, NULL, 0},
 };
 static const struct option chat_options[] = {
     COMMON_OPTIONS,
+    CLIENT_OPTIONS,
     {"provider", required_argument, NULL, OPT_PROVIDER},
     {"model", required_argument, NULL, OPT_MODEL},
     {"system", required_argument, NULL, OPT_SYSTEM},
@@ -67,11 +96,45 @@ static const struct option chat_options[] = {
     {"max-tokens", required_argument, NULL, OPT_MAX_TOKENS},
     {NULL, 0, NULL, 0},
 };
+static const struct option operator_options[] = {
+    COMMON_OPTIONS,
+    OPERATOR_OPTIONS,
+    {NULL, 0, NULL, 0},
+};
+static const struct option usage_options[] = {
+    COMMON_OPTIONS,
+    OPERATOR_OPTIONS,
+    {"by", required_argument, NULL, OPT_BY},
+    {"since", required_argument, NULL, OPT_SINCE},
+    {"until", required_argument, NULL, OPT_UNTIL},
+    {NULL, 0, NULL, 0},
+};
+static const struct option grants_options[] = {
+    COMMON_OPTIONS,
+    OPERATOR_OPTIONS,
+    {"run", required_argument, NULL, OPT_RUN},
+    {"models", required_argument, NULL, OPT_MODELS},
+    {"tools", required_argument, NULL, OPT_TOOLS},
+    {"listener", required_argument, NULL, OPT_LISTENER},
+    {"ttl", required_argument, NULL, OPT_TTL},
+    {"rpm", required_argument, NULL, OPT_RPM},
+    {"tpm", required_argument, NULL, OPT_TPM},
+    {"budget-usd", required_argument, NULL, OPT_BUDGET_USD},
+    {"budget-tokens", required_argument, NULL, OPT_BUDGET_TOKENS},
+    {"max-inflight", required_argument, NULL, OPT_MAX_INFLIGHT},
+    {NULL, 0, NULL, 0},
+};
 /* clang-format on */
 
 struct arguments {
     struct ctl ctl;
+    const char *admin_text;
+    struct admin_peer admin;
+    char address[ADMIN_PEER_TEXT_SIZE]; /* its, without the token */
     struct ctl_chat chat;
+    struct ctl_usage usage;
+    struct ctl_grant grant;
+    bool describes_grant; /* an option of `grants create` was given */
     bool help;
     bool version;
     char **operands;
@@ -84,82 +147,8 @@ struct command {
     const struct option *options;
     int (*run)(struct arguments *a);
     const char *help;
+    int (*find)(struct arguments *a); /* whom to talk to */
 };
-
-/* ---- help ---- */
-
-#define HELP_COMMON                                                                                \
-    "Options of every command:\n"                                                                  \
-    "  --endpoint URL     /path, unix:///path, tcp://host:port or tls://host:port;\n"              \
-    "                     default: $" TACTUS_ENV_SOCKET "\n"                                       \
-    "  --ca FILE          trust these certificates (PEM) besides the system's;\n"                  \
-    "                     default: $" TACTUS_ENV_TLS_CA_FILE "\n"                                  \
-    "  --json             show the broker's events as they come, one a line\n"                     \
-    "  --timeout SECONDS  longest wait for the next event (default 600); connecting\n"             \
-    "                     takes no longer than that and 10 s\n"                                    \
-    "  --help             show this help\n"
-
-static const char help_program[] =
-    "Usage: " CTL_NAME " [OPTIONS] COMMAND [ARGUMENTS]\n"
-    "Talks to a tactus-broker as its clients do.\n"
-    "\n"
-    "Commands:\n"
-    "  chat TEXT          ask a model and show its answer as it comes\n"
-    "  call TOOL [JSON]   call a tool on the broker's host and show its result\n"
-    "  emit JSON|TEXT     hand an event to the broker\n"
-    "  info               show version, providers, models, tools, methods and limits\n"
-    "\n" HELP_COMMON "  --version          show the version\n"
-    "\n" CTL_NAME " COMMAND --help tells more about a command.\n" TACTUS_ENV_TLS_INSECURE
-    "=1 (true, yes) switches the check of certificates off.\n"
-    "\n"
-    "Exit codes: 0 done; 64 wrong command line; 65 request refused as wrong; 69 broker\n"
-    "or provider not available; 70 internal error; 74 output cannot be written;\n"
-    "75 try again later (rate limit, overload, time-out); 76 protocol error;\n"
-    "77 not allowed; 130 interrupted.\n";
-
-static const char help_chat[] =
-    "Usage: " CTL_NAME " chat [OPTIONS] TEXT...\n"
-    "Asks a model. Its answer goes to stdout as it comes, a line about usage to stderr.\n"
-    "A TEXT of - stands for what stdin has.\n"
-    "\n"
-    "  --model NAME       PROVIDER/MODEL, or a model of --provider; default: builtin/echo\n"
-    "  --provider NAME    a provider of the broker's configuration\n"
-    "  --system TEXT      a system message before it\n"
-    "  --no-stream        the answer as a whole\n"
-    "  --temperature N    passed on\n"
-    "  --max-tokens N     passed on\n"
-    "\n" HELP_COMMON "\n"
-    "Examples:\n"
-    "  " CTL_NAME " chat Hello there\n"
-    "  " CTL_NAME " chat --model openai/gpt-4o --system 'Be brief.' 'What is a broker?'\n"
-    "  " CTL_NAME " chat --model openai/gpt-4o 'Summarise this:' - <README.md\n";
-
-static const char help_call[] =
-    "Usage: " CTL_NAME " call [OPTIONS] TOOL [JSON]\n"
-    "Calls a tool on the broker's host. JSON is an object with its arguments (- reads it\n"
-    "from stdin, none is {}). The result is JSON, indented on a terminal.\n"
-    "\n" HELP_COMMON "\n"
-    "Examples:\n"
-    "  " CTL_NAME " call host.ping\n"
-    "  " CTL_NAME " call host.echo '{\"n\":1}'\n"
-    "  " CTL_NAME " call host.echo - <arguments.json\n";
-
-static const char help_emit[] =
-    "Usage: " CTL_NAME " emit [OPTIONS] JSON|TEXT\n"
-    "Hands an event to the broker: a JSON object as it is, any other text as the message of\n"
-    "{\"event_type\":\"log\",\"message\":TEXT}. - reads it from stdin.\n"
-    "\n" HELP_COMMON "\n"
-    "Examples:\n"
-    "  " CTL_NAME " emit 'Backup is done'\n"
-    "  " CTL_NAME " emit '{\"event_type\":\"progress\",\"percent\":40}'\n";
-
-static const char help_info[] =
-    "Usage: " CTL_NAME " info [OPTIONS]\n"
-    "Shows what the broker offers this caller.\n"
-    "\n" HELP_COMMON "\n"
-    "Examples:\n"
-    "  " CTL_NAME " info\n"
-    "  " CTL_NAME " --endpoint tls://broker.example:8443 --ca ca.pem info --json\n";
 
 /* ---- operands ---- */
 
@@ -279,11 +268,130 @@ static int run_info(struct arguments *a)
     return a->operands_n > 0 ? wrong_usage(a, "info", "takes no arguments") : ctl_info(&a->ctl);
 }
 
+/* ---- an operator's commands ---- */
+
+static int run_status(struct arguments *a)
+{
+    return a->operands_n > 0 ? wrong_usage(a, "status", "takes no arguments") : ctl_status(&a->ctl);
+}
+
+static int run_reload(struct arguments *a)
+{
+    return a->operands_n > 0 ? wrong_usage(a, "reload", "takes no arguments") : ctl_reload(&a->ctl);
+}
+
+static int run_drain(struct arguments *a)
+{
+    return a->operands_n > 0 ? wrong_usage(a, "drain", "takes no arguments") : ctl_drain(&a->ctl);
+}
+
+static bool is_time(const char *text)
+{
+    int64_t ignored = 0;
+
+    return text == NULL || clock_parse(span_str(text), &ignored);
+}
+
+static int run_usage(struct arguments *a)
+{
+    struct ctl_usage *u = &a->usage;
+
+    if (a->operands_n > 0) {
+        return wrong_usage(a, "usage", "takes no arguments");
+    }
+    struct span fault = u->by == NULL ? (struct span){0} : ctl_usage_by_fault(u->by);
+    if (fault.p != NULL) {
+        return ctl_fail(a->ctl.err, EX_USAGE, "--by: \"%.*s\" is none of run, grant, model, day",
+                        (int)fault.n, fault.p);
+    }
+    if (!is_time(u->since) || !is_time(u->until)) {
+        return ctl_fail(a->ctl.err, EX_USAGE, "%s: no time like 2026-12-31 or 2026-12-31T23:59:59Z",
+                        is_time(u->since) ? "--until" : "--since");
+    }
+    return ctl_usage(&a->ctl, u);
+}
+
+static int run_grants(struct arguments *a)
+{
+    const char *what = a->operands_n > 0 ? a->operands[0] : "";
+    bool create = strcmp(what, "create") == 0;
+
+    if (a->describes_grant && !create) {
+        return wrong_usage(a, "grants", "an option that goes with create only");
+    }
+    if (a->operands_n == 0) {
+        return ctl_grants(&a->ctl);
+    }
+    if (create) {
+        return a->operands_n > 1 ? wrong_usage(a, "grants", "create takes options only")
+                                 : ctl_grant_create(&a->ctl, &a->grant);
+    }
+    if (strcmp(what, "revoke") != 0) {
+        return wrong_usage(a, "grants", "expected create, revoke ID or nothing");
+    }
+    return a->operands_n != 2 || a->operands[1][0] == '\0'
+               ? wrong_usage(a, "grants", "revoke takes one ID")
+               : ctl_grant_revoke(&a->ctl, a->operands[1]);
+}
+
+/* ---- whom to talk to ---- */
+
+/* Where the broker is, and how far it is trusted. */
+static int find_broker(struct arguments *a)
+{
+    struct ctl *c = &a->ctl;
+    struct error e = {.code = ERR_OK};
+
+    if (c->endpoint_text == NULL || c->endpoint_text[0] == '\0') {
+        return ctl_fail(c->err, EX_USAGE,
+                        "no broker is named: give --endpoint URL or set " TACTUS_ENV_SOCKET);
+    }
+    if (client_endpoint_parse(c->endpoint_text, &c->endpoint, &e) != ERR_OK) {
+        return ctl_fail(c->err, EX_USAGE, "endpoint %s: %s", c->endpoint_text, e.msg);
+    }
+    c->options.insecure = client_insecure_value(getenv(TACTUS_ENV_TLS_INSECURE));
+    if (c->options.insecure && c->endpoint.transport == CLIENT_TLS) {
+        (void)ctl_fail(c->err, EX_OK,
+                       "warning: " TACTUS_ENV_TLS_INSECURE
+                       " is set: the broker's certificate is not verified");
+    }
+    c->options.wait_ms = c->options.wait_ms != 0 ? c->options.wait_ms : WAIT_MS;
+    c->options.connect_ms = c->options.wait_ms < CONNECT_MS ? c->options.wait_ms : CONNECT_MS;
+    return EX_OK;
+}
+
+/* Where its admin API is. */
+static int find_admin(struct arguments *a)
+{
+    struct ctl *c = &a->ctl;
+    struct error e = {.code = ERR_OK};
+    const char *text = a->admin_text;
+
+    if (text == NULL || text[0] == '\0') {
+        text = ADMIN_PEER_SOCKET;
+    }
+    if (admin_peer_parse(text, getenv(ADMIN_PEER_ENV_TOKEN), "admin API", &a->admin, &e) !=
+        ERR_OK) {
+        return ctl_fail(c->err, EX_USAGE, "%s", e.msg);
+    }
+    admin_peer_address(&a->admin, false, a->address);
+    a->admin.peer.name = a->address;
+    c->admin = &a->admin;
+    c->options.wait_ms = c->options.wait_ms != 0 ? c->options.wait_ms : OPERATE_MS;
+    c->options.connect_ms = c->options.wait_ms < CONNECT_MS ? c->options.wait_ms : CONNECT_MS;
+    return EX_OK;
+}
+
 static const struct command commands[] = {
-    {"chat", chat_options, run_chat, help_chat},
-    {"call", plain_options, run_call, help_call},
-    {"emit", plain_options, run_emit, help_emit},
-    {"info", plain_options, run_info, help_info},
+    {"chat", chat_options, run_chat, ctl_help_chat, find_broker},
+    {"call", plain_options, run_call, ctl_help_call, find_broker},
+    {"emit", plain_options, run_emit, ctl_help_emit, find_broker},
+    {"info", plain_options, run_info, ctl_help_info, find_broker},
+    {"status", operator_options, run_status, ctl_help_status, find_admin},
+    {"grants", grants_options, run_grants, ctl_help_grants, find_admin},
+    {"usage", usage_options, run_usage, ctl_help_usage, find_admin},
+    {"reload", operator_options, run_reload, ctl_help_reload, find_admin},
+    {"drain", operator_options, run_drain, ctl_help_drain, find_admin},
 };
 
 static const struct command *find_command(const char *name)
@@ -337,9 +445,57 @@ static int set_chat_number(struct arguments *a, int option, const char *text)
     return EX_OK;
 }
 
+/* Those of usage and of grants. */
+static int set_operator_option(struct arguments *a, int option, const char *text)
+{
+    struct ctl_grant *g = &a->grant;
+    const struct {
+        int option;
+        const char **value;
+        const char *name; /* of a number */
+    } values[] = {
+        {OPT_BY, &a->usage.by, NULL},
+        {OPT_SINCE, &a->usage.since, NULL},
+        {OPT_UNTIL, &a->usage.until, NULL},
+        {OPT_RUN, &g->run, NULL},
+        {OPT_MODELS, &g->models, NULL},
+        {OPT_TOOLS, &g->tools, NULL},
+        {OPT_LISTENER, &g->listener, NULL},
+        {OPT_TTL, &g->ttl, "--ttl"},
+        {OPT_RPM, &g->rpm, "--rpm"},
+        {OPT_TPM, &g->tpm, "--tpm"},
+        {OPT_BUDGET_USD, &g->budget_usd, "--budget-usd"},
+        {OPT_BUDGET_TOKENS, &g->budget_tokens, "--budget-tokens"},
+        {OPT_MAX_INFLIGHT, &g->max_inflight, "--max-inflight"},
+    };
+    double ignored = 0;
+
+    a->describes_grant = a->describes_grant || option >= OPT_RUN;
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        if (values[i].option != option) {
+            continue;
+        }
+        *values[i].value = text;
+        if (values[i].name != NULL && !is_number(text, &ignored)) {
+            return ctl_fail(a->ctl.err, EX_USAGE, "%s: %s: no number", values[i].name, text);
+        }
+    }
+    if (option == OPT_LISTENER && strcmp(text, "unix") != 0 && strcmp(text, "tcp") != 0 &&
+        strcmp(text, "tls") != 0) {
+        return ctl_fail(a->ctl.err, EX_USAGE, "--listener: %s: none of unix, tcp, tls", text);
+    }
+    return EX_OK;
+}
+
 static int set_option(struct arguments *a, int option)
 {
+    if (option >= OPT_BY) {
+        return set_operator_option(a, option, optarg);
+    }
     switch (option) {
+    case OPT_ADMIN:
+        a->admin_text = optarg;
+        return EX_OK;
     case OPT_ENDPOINT:
         a->ctl.endpoint_text = optarg;
         return EX_OK;
@@ -420,29 +576,6 @@ static int show(struct arguments *a, const char *text)
 
 /* ---- main ---- */
 
-/* Where the broker is, and how far it is trusted. */
-static int find_broker(struct arguments *a)
-{
-    struct ctl *c = &a->ctl;
-    struct error e = {.code = ERR_OK};
-
-    if (c->endpoint_text == NULL || c->endpoint_text[0] == '\0') {
-        return ctl_fail(c->err, EX_USAGE,
-                        "no broker is named: give --endpoint URL or set " TACTUS_ENV_SOCKET);
-    }
-    if (client_endpoint_parse(c->endpoint_text, &c->endpoint, &e) != ERR_OK) {
-        return ctl_fail(c->err, EX_USAGE, "endpoint %s: %s", c->endpoint_text, e.msg);
-    }
-    c->options.insecure = client_insecure_value(getenv(TACTUS_ENV_TLS_INSECURE));
-    if (c->options.insecure && c->endpoint.transport == CLIENT_TLS) {
-        (void)ctl_fail(c->err, EX_OK,
-                       "warning: " TACTUS_ENV_TLS_INSECURE
-                       " is set: the broker's certificate is not verified");
-    }
-    c->options.connect_ms = c->options.wait_ms < CONNECT_MS ? c->options.wait_ms : CONNECT_MS;
-    return EX_OK;
-}
-
 static int run(struct arguments *a, int argc, char **argv)
 {
     int code = read_options(a, argc, argv, "+:h", program_options);
@@ -454,7 +587,7 @@ static int run(struct arguments *a, int argc, char **argv)
         return show(a, CTL_NAME " " TACTUS_VERSION "\n");
     }
     if (a->help) {
-        return show(a, help_program);
+        return show(a, ctl_help_program);
     }
     if (optind >= argc) {
         return ctl_fail(a->ctl.err, EX_USAGE, "no command; see " CTL_NAME " --help");
@@ -475,7 +608,7 @@ static int run(struct arguments *a, int argc, char **argv)
     }
     a->operands = argv + optind;
     a->operands_n = (size_t)(argc - optind);
-    code = find_broker(a);
+    code = command->find(a);
     return code == EX_OK ? command->run(a) : code;
 }
 
@@ -506,12 +639,11 @@ int main(int argc, char **argv)
     struct output err;
     bool colour = output_colour(getenv("NO_COLOR"), getenv("TERM"));
     struct arguments a = {
+        .admin_text = getenv(ADMIN_PEER_ENV),
         .ctl = {.out = &out,
                 .err = &err,
                 .endpoint_text = getenv(TACTUS_ENV_SOCKET),
-                .options = {.ca_file = getenv(TACTUS_ENV_TLS_CA_FILE),
-                            .wait_ms = WAIT_MS,
-                            .max_line = LINE_MAX_SIZE}},
+                .options = {.ca_file = getenv(TACTUS_ENV_TLS_CA_FILE), .max_line = LINE_MAX_SIZE}},
     };
 
     set_signals();
@@ -520,5 +652,6 @@ int main(int argc, char **argv)
     buf_init(&a.input, INPUT_MAX + 64 * 1024);
     int code = run(&a, argc, argv);
     buf_fini(&a.input);
+    admin_peer_fini(&a.admin);
     return code;
 }

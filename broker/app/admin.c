@@ -35,7 +35,6 @@
 /* One admin listener. */
 struct admin_door {
     struct admin *admin;
-    const struct listener_config *config;
     struct listener *listener;
     uint16_t port;
     bool passed; /* its socket is the service manager's */
@@ -368,10 +367,16 @@ static void on_request(void *ctx, struct httpd_request *r)
 
 /* ---- listeners ---- */
 
+/* In the configuration in force: a reload keeps number and order. */
+static const struct listener_config *door_config(const struct admin_door *d)
+{
+    return &d->admin->broker->config->admin.listeners[d - d->admin->doors];
+}
+
 static void on_accept(void *ctx, int fd)
 {
     struct admin_door *d = ctx;
-    struct httpd_peer peer = {.is_unix = d->config->kind == LISTENER_UNIX};
+    struct httpd_peer peer = {.is_unix = door_config(d)->kind == LISTENER_UNIX};
     struct ucred cred = {0};
     socklen_t size = sizeof(cred);
 
@@ -393,7 +398,7 @@ static enum err open_door(struct admin *a, const struct listener_config *l, stru
     int fd = service_socket_for(a->broker->options.service, &address);
     enum err rc = ERR_OK;
 
-    *d = (struct admin_door){.admin = a, .config = l, .port = l->port, .passed = fd >= 0};
+    *d = (struct admin_door){.admin = a, .port = l->port, .passed = fd >= 0};
     if (fd < 0) {
         rc = listener_open(&address, &fd, &d->port, e);
     }
@@ -410,7 +415,7 @@ static enum err open_door(struct admin *a, const struct listener_config *l, stru
 void admin_print_endpoints(const struct admin *a, bool token, FILE *out)
 {
     for (size_t i = 0; a != NULL && i < a->ndoors; i++) {
-        const struct listener_config *l = a->doors[i].config;
+        const struct listener_config *l = door_config(&a->doors[i]);
         if (l->kind == LISTENER_UNIX) {
             fprintf(out, "http+unix://%s\n", l->path);
             continue;
@@ -478,8 +483,8 @@ void admin_free(struct admin *a)
     }
     for (size_t i = 0; i < a->ndoors; i++) {
         listener_stop(a->doors[i].listener);
-        const struct listener_config *l = a->doors[i].config;
-        if (l != NULL && l->kind == LISTENER_UNIX && !a->doors[i].passed) {
+        const struct listener_config *l = door_config(&a->doors[i]);
+        if (l->kind == LISTENER_UNIX && !a->doors[i].passed) {
             (void)unlink(l->path);
         }
     }

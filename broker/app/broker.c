@@ -260,6 +260,7 @@ static enum err init_parts(struct broker *b, struct config *config, struct error
     }
     if (rc == ERR_OK && b->config->admin.nlisteners > 0) {
         rc = runs_new(b, &b->runs, e);
+        rc = rc == ERR_OK ? runs_restore(b->runs, e) : rc;
         rc = rc == ERR_OK ? admin_new(b, &b->admin, e) : rc;
     }
     rc = rc == ERR_OK ? service_no_leftovers(b->options.service, e) : rc;

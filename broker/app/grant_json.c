@@ -27,12 +27,8 @@ static void put_count(struct buf *b, const char *name, uint64_t n)
     buf_printf(b, ",\"%s\":%llu", name, (unsigned long long)n);
 }
 
-/* Those that there are. */
-static void put_limits(const struct meter_limits *l, struct buf *b)
+void grant_put_limits(const struct meter_limits *l, struct buf *b)
 {
-    static const char *const periods[] = {
-        [METER_TOTAL] = "total", [METER_DAY] = "day", [METER_MONTH] = "month"};
-
     if (l->rpm != 0) {
         put_count(b, "rpm", l->rpm);
     }
@@ -48,20 +44,28 @@ static void put_limits(const struct meter_limits *l, struct buf *b)
     if (l->budget_tokens != METER_NO_BUDGET) {
         put_count(b, "budget_tokens", l->budget_tokens);
     }
-    if (l->budget_nano != METER_NO_BUDGET || l->budget_tokens != METER_NO_BUDGET) {
-        buf_printf(b, ",\"budget_period\":\"%s\"", periods[l->period]);
-    }
 }
 
-void grant_put_policy(const struct grant *g, struct buf *b)
+void grant_put_names(const struct grant *g, struct buf *b)
 {
-    struct meter_state used;
-
     buf_put_str(b, ",\"name\":");
     json_put_string(b, span_str(g->name));
     put_texts(b, "models", g->models, g->nmodels);
     put_texts(b, "tools", g->tools, g->ntools);
-    put_limits(&g->limits, b);
+}
+
+void grant_put_policy(const struct grant *g, struct buf *b)
+{
+    static const char *const periods[] = {
+        [METER_TOTAL] = "total", [METER_DAY] = "day", [METER_MONTH] = "month"};
+    const struct meter_limits *l = &g->limits;
+    struct meter_state used;
+
+    grant_put_names(g, b);
+    grant_put_limits(l, b);
+    if (l->budget_nano != METER_NO_BUDGET || l->budget_tokens != METER_NO_BUDGET) {
+        buf_printf(b, ",\"budget_period\":\"%s\"", periods[l->period]);
+    }
     meter_read(g->meter, &g->limits, clock_wall_ms(), &used);
     buf_printf(b, ",\"used\":{\"requests\":%llu", (unsigned long long)used.requests);
     put_count(b, "refused", used.refused);

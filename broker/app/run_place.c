@@ -39,7 +39,16 @@ static enum err make_base(const char *base, bool *made, struct error *e)
     return ERR_OK;
 }
 
-enum err run_place_make(const char *base, const char *id, bool *made,
+/* After mkdir said EEXIST: a directory (no link to one) of the broker's user. */
+static bool is_ours(const char *place)
+{
+    struct stat st;
+
+    return errno == EEXIST && lstat(place, &st) == 0 && S_ISDIR(st.st_mode) &&
+           st.st_uid == geteuid();
+}
+
+enum err run_place_make(const char *base, const char *id, bool again, bool *made,
                         char path[RUN_PLACE_PATH_SIZE], struct error *e)
 {
     char place[RUN_PLACE_PATH_SIZE];
@@ -52,7 +61,7 @@ enum err run_place_make(const char *base, const char *id, bool *made,
     if (rc != ERR_OK) {
         return rc;
     }
-    if (mkdir(place, RUN_MODE) != 0) {
+    if (mkdir(place, RUN_MODE) != 0 && !(again && is_ours(place))) {
         return err_sys(e, ERR_IO, errno, "cannot make the directory %s", place);
     }
     if (chmod(place, RUN_MODE) != 0) { /* whatever the umask is */
@@ -63,6 +72,13 @@ enum err run_place_make(const char *base, const char *id, bool *made,
     memcpy(path, place, (size_t)n);
     memcpy(path + n, SOCKET_NAME, sizeof(SOCKET_NAME));
     return ERR_OK;
+}
+
+bool run_place_path(const char *base, const char *id, char path[RUN_PLACE_PATH_SIZE])
+{
+    int n = snprintf(path, RUN_PLACE_PATH_SIZE, "%s/%s" SOCKET_NAME, base, id);
+
+    return n > 0 && (size_t)n < RUN_PLACE_PATH_SIZE;
 }
 
 void run_place_remove(const char *path)

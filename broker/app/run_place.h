@@ -21,9 +21,13 @@
  * Makes `base` when it is not there (*made tells) and the run's directory; `path` is where the
  * socket belongs. ERR_CONFIG: `base` is no directory of ours alone (others may write to it or list
  * it), or the path is too long; ERR_IO. On failure nothing is left of the run's directory.
+ * `again`: it may be there, as an earlier process made it: containers have it mounted.
  */
-enum err run_place_make(const char *base, const char *id, bool *made,
+enum err run_place_make(const char *base, const char *id, bool again, bool *made,
                         char path[RUN_PLACE_PATH_SIZE], struct error *e) MUST_CHECK;
+
+/* Where the socket of `id` is; false: too long. */
+bool run_place_path(const char *base, const char *id, char path[RUN_PLACE_PATH_SIZE]);
 
 /* Removes the socket `path` and the directory that it is in. What else is in there stays, and is
  * told in the log. */

@@ -5,14 +5,12 @@
  */
 #include "app/runs.h"
 
-#include "app/app_private.h"
 #include "app/grant_json.h"
 #include "app/run_place.h"
+#include "app/runs_private.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "gate/grant_source.h"
 #include "http/event_streams.h"
 #include "net/tls.h"
 #include "tactus/protocol.h"
@@ -26,52 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENDPOINT_SIZE 128u
 #define POST_AGAIN_MS 50u /* after a loop's mailbox was full */
 #define HOST_DEFAULT  "127.0.0.1"
-
-struct runs {
-    struct broker *broker;
-    struct list live;
-    size_t nlive;
-    bool closed; /* no new ones */
-    bool made_base;
-    pthread_mutex_t lock;
-    struct list ended; /* under the lock: a session on any loop may be the last */
-};
-
-/* "This run has ended", on its way to one worker. */
-struct run_notice {
-    struct loop_message message;
-    struct run *run;
-    struct worker *worker;
-};
-
-struct run {
-    struct list node; /* runs.live, then runs.ended */
-    struct runs *runs;
-    char id[RUN_ID_SIZE];
-    /* Not changed after the start; read by sessions. */
-    struct wire_door door;
-    struct grant *grant; /* a reference */
-    bool listens;        /* it has a listener of its own; else it is known by its token alone */
-    struct listener_config config;
-    /* loop 0 only */
-    struct listener *listener; /* NULL: it has ended, or the broker stops */
-    char endpoint[ENDPOINT_SIZE];
-    char *ca_file;
-    bool owns_place; /* the socket's directory is one that we made */
-    bool ended;
-    struct grant_source *sources;
-    size_t nsources;
-    bool limited; /* to the sources */
-    uint64_t refused;
-    int64_t created_at;
-    int64_t expires_at;
-    struct loop_deadline deadline; /* the end of its time; ended: notices to be sent again */
-    unsigned notified;             /* workers that have been sent their notice */
-    struct run_notice *notices;    /* one a worker */
-};
 
 /* ---- memory ---- */
 
@@ -81,6 +35,8 @@ static void run_free(struct run *run)
     free(run->config.url);
     free(run->config.path);
     free(run->config.host);
+    free(run->config.cert_file);
+    free(run->config.key_file);
     free(run->ca_file);
     free(run->sources);
     free(run->notices);
@@ -143,9 +99,6 @@ static bool run_fill(struct run *run, const struct admin_grant *w)
     struct grant *g = run->grant;
     const char *host = l->bind != NULL ? l->bind : HOST_DEFAULT;
 
-    if (g == NULL) {
-        return false;
-    }
     g->limits = w->limits;
     g->name = strdup(w->name != NULL ? w->name : run->id);
     g->run = strdup(w->run != NULL ? w->run : run->id);
@@ -159,12 +112,16 @@ static bool run_fill(struct run *run, const struct admin_grant *w)
     run->config.host = l->kind == LISTENER_UNIX ? NULL : strdup(host);
     run->config.path = l->path == NULL ? NULL : strdup(l->path);
     run->ca_file = l->ca_file == NULL ? NULL : strdup(l->ca_file);
+    run->config.cert_file = l->cert_file == NULL ? NULL : strdup(l->cert_file);
+    run->config.key_file = l->key_file == NULL ? NULL : strdup(l->key_file);
     run->notices = calloc(run->runs->broker->nworkers, sizeof(*run->notices));
     return g->name != NULL && g->run != NULL && texts_copied(g->models, g->nmodels, &w->models) &&
            texts_copied(g->tools, g->ntools, &w->tools) &&
            (l->kind == LISTENER_UNIX || run->config.host != NULL) &&
            (l->path == NULL || run->config.path != NULL) &&
-           (l->ca_file == NULL || run->ca_file != NULL) && run->notices != NULL &&
+           (l->ca_file == NULL || run->ca_file != NULL) &&
+           (l->cert_file == NULL || run->config.cert_file != NULL) &&
+           (l->key_file == NULL || run->config.key_file != NULL) && run->notices != NULL &&
            (!l->allow_from.given || copy_sources(run, &l->allow_from));
 }
 
@@ -187,8 +144,7 @@ static enum err make_id(char id[RUN_ID_SIZE], struct error *e)
 /* For the caller once; the grant keeps its hash. */
 static enum err make_token(struct run *run, struct secret *token, struct error *e)
 {
-    enum err rc =
-        run->grant == NULL ? err_set(e, ERR_NOMEM, "out of memory") : secret_make(token, e);
+    enum err rc = secret_make(token, e);
 
     if (rc == ERR_OK) {
         memcpy(run->grant->token_sha256, token->sha256, GRANT_TOKEN_SHA256);
@@ -266,8 +222,8 @@ static void notify_workers(struct run *run)
     wire_door_unref(&run->door);
 }
 
-/* Listener, socket and directory. */
-static void stop_listening(struct run *run)
+/* Listener, socket and, unless the run goes on in another process, the directory. */
+static void stop_listening(struct run *run, bool goes_on)
 {
     struct stat st;
 
@@ -279,7 +235,7 @@ static void stop_listening(struct run *run)
     if (run->config.path == NULL) {
         return;
     }
-    if (run->owns_place) {
+    if (run->owns_place && !goes_on) {
         run_place_remove(run->config.path);
     } else if (lstat(run->config.path, &st) == 0 && S_ISSOCK(st.st_mode)) {
         (void)unlink(run->config.path);
@@ -307,7 +263,8 @@ void run_end(struct run *run, const char *why)
              LOG_U64("inflight", atomic_load(&run->door.inflight)));
     run->ended = true;
     grant_table_remove(runs->broker->grants, run->grant);
-    stop_listening(run);
+    run_forget(run);
+    stop_listening(run, false);
     loop_deadline_clear(runs->broker->workers[0].loop, &run->deadline);
     runs->nlive--;
     pthread_mutex_lock(&runs->lock);
@@ -392,7 +349,7 @@ static enum err make_place(struct run *run, struct error *e)
     if (base == NULL) {
         return err_set(e, ERR_CONFIG, "listener.path is needed: admin.runs_directory is not set");
     }
-    enum err rc = run_place_make(base, run->id, &runs->made_base, path, e);
+    enum err rc = run_place_make(base, run->id, run->restored, &runs->made_base, path, e);
     if (rc != ERR_OK) {
         return rc;
     }
@@ -464,6 +421,50 @@ static bool open_run(struct run *run, const struct admin_grant *w, struct admin_
     return cannot_listen(&e, f);
 }
 
+struct run *run_new(struct runs *runs)
+{
+    struct run *run = calloc(1, sizeof(*run));
+
+    if (run == NULL) {
+        return NULL;
+    }
+    run->runs = runs;
+    run->created_at = clock_wall_ms();
+    loop_deadline_init(&run->deadline, on_deadline, run);
+    run->grant = grant_new();
+    if (run->grant == NULL) {
+        free(run);
+        return NULL;
+    }
+    return run;
+}
+
+void run_discard(struct run *run)
+{
+    run_free(run);
+}
+
+bool run_open(struct run *run, const struct admin_grant *wanted, struct admin_fault *f)
+{
+    struct runs *runs = run->runs;
+    struct error e = {.code = ERR_OK};
+    bool good = run_fill(run, wanted) ? open_run(run, wanted, f) : admin_fault_no_memory(f);
+
+    if (good && grant_table_add(runs->broker->grants, run->grant, &e) != ERR_OK) {
+        good = admin_fault_no_memory(f); /* equal tokens do not happen */
+    }
+    if (!good) {
+        stop_listening(run, false);
+        loop_deadline_clear(runs->broker->workers[0].loop, &run->deadline);
+        run_free(run);
+        return false;
+    }
+    list_push_back(&runs->live, &run->node);
+    runs->nlive++;
+    run_keep(run);
+    return true;
+}
+
 bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct secret *token,
                  struct run **out, struct admin_fault *f)
 {
@@ -476,33 +477,17 @@ bool runs_create(struct runs *runs, const struct admin_grant *wanted, struct sec
         return admin_fault_set(f, 429, TACTUS_E_TOO_MANY_REQUESTS, "there are %u grants of runs",
                                RUNS_MAX);
     }
-    struct run *run = calloc(1, sizeof(*run));
+    struct run *run = run_new(runs);
     if (run == NULL) {
         return admin_fault_no_memory(f);
     }
-    run->runs = runs;
-    loop_deadline_init(&run->deadline, on_deadline, run);
-    run->grant = grant_new();
-    bool good = make_id(run->id, &e) == ERR_OK && make_token(run, token, &e) == ERR_OK;
-    if (!good) {
-        admin_fault_set(f, 503, TACTUS_E_INTERNAL, "%s", e.msg);
-    } else if (!run_fill(run, wanted)) {
-        good = admin_fault_no_memory(f);
-    } else {
-        good = open_run(run, wanted, f);
-    }
-    if (good && grant_table_add(runs->broker->grants, run->grant, &e) != ERR_OK) {
-        good = admin_fault_no_memory(f); /* equal tokens do not happen */
-    }
-    if (!good) {
-        stop_listening(run);
-        loop_deadline_clear(runs->broker->workers[0].loop, &run->deadline);
+    if (make_id(run->id, &e) != ERR_OK || make_token(run, token, &e) != ERR_OK) {
         run_free(run);
+        return admin_fault_set(f, 503, TACTUS_E_INTERNAL, "%s", e.msg);
+    }
+    if (!run_open(run, wanted, f)) {
         return false;
     }
-    run->created_at = clock_wall_ms();
-    list_push_back(&runs->live, &run->node);
-    runs->nlive++;
     log_info("runs", LOG_MSG("grant made"), LOG_STR("grant", run->id),
              LOG_STR("run", run->grant->run), LOG_STR("endpoint", run->endpoint));
     *out = run;
@@ -521,6 +506,7 @@ bool run_change(struct run *run, const struct admin_grant *wanted, struct admin_
     if (wanted->ttl_ms != 0 && !start_time(run, wanted->ttl_ms)) {
         return admin_fault_no_memory(f);
     }
+    run_keep(run);
     return true;
 }
 
@@ -639,7 +625,7 @@ void runs_stop_listening(struct runs *runs)
     }
     runs->closed = true;
     for (struct run *run = runs_next(runs, NULL); run != NULL; run = runs_next(runs, run)) {
-        stop_listening(run);
+        stop_listening(run, runs->broker->ledger != NULL);
     }
     if (runs->made_base) {
         (void)rmdir(runs->broker->config->admin.runs_directory);

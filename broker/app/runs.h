@@ -24,7 +24,13 @@ struct run;
 /* Loops and doors of `b` are there and not yet running. ERR_NOMEM; ERR_CONFIG: TLS. */
 enum err runs_new(struct broker *b, struct runs **out, struct error *e) MUST_CHECK;
 
-/* Closes every listener and removes what it made; sessions go on. No run can be made any more. */
+/* Those that a process before has left: they listen again where they did, under the same ids,
+ * tokens and limits; what they had used is not known any more. One that cannot is told in the log
+ * and dropped. Before the loops run. ERR_IO, ERR_NOMEM of the ledger. */
+enum err runs_restore(struct runs *runs, struct error *e) MUST_CHECK;
+
+/* Closes every listener and removes what it made, unless a later process goes on with it; sessions
+ * go on. No run can be made any more. */
 void runs_stop_listening(struct runs *runs);
 
 /* After the loops: nobody holds a door any more. NULL is harmless. */

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
+
 #define CONF_MAX_BYTES         (1024u * 1024u)
 #define CONF_MAX_DEPTH         12u   /* maps and lists open at once */
 #define CONF_MAX_FOREIGN_DEPTH 64u   /* … in a value that is somebody else's */
@@ -127,6 +129,14 @@ enum err conf_parse(const char *name, const char *text, size_t n, const struct c
 
 /* Fills the zeroed `target` with the defaults; required keys stay empty. Ends in conf_fini. */
 enum err conf_defaults(const struct conf_map *map, void *target, struct error *e) MUST_CHECK;
+
+/*
+ * Appends `target`, which was read with `doc`, as YAML that reads into the same: what the file gave
+ * and every default (of items of lists only what the file gave). Secrets as the references that
+ * they are. Failure shows in buf_status(out).
+ */
+void conf_print(const struct conf_map *map, const void *target, const struct conf_doc *doc,
+                struct buf *out);
 
 /* Frees what the fields of `target` own and zeroes them. */
 void conf_fini(const struct conf_map *map, void *target);

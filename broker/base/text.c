@@ -133,6 +133,30 @@ bool text_u64(struct span s, uint64_t *out)
     return true;
 }
 
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *p = c == '\0' ? NULL : strchr(digits, c);
+
+    return p == NULL ? 16 : (int)((p - digits) % 16);
+}
+
+bool text_hex(struct span s, unsigned char *out, size_t n)
+{
+    if (s.n != 2 * n) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int high = hex_digit(s.p[2 * i]);
+        int low = hex_digit(s.p[2 * i + 1]);
+        if (high == 16 || low == 16) {
+            return false;
+        }
+        out[i] = (unsigned char)(high * 16 + low);
+    }
+    return true;
+}
+
 bool text_nano(const char *text, uint64_t *out, const char **rest)
 {
     uint64_t whole = 0;

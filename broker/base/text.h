@@ -29,6 +29,9 @@ bool text_glob(const char *pattern, const char *text);
 /* Decimal digits only, whole span, no sign, no overflow. */
 bool text_u64(struct span s, uint64_t *out);
 
+/* Exactly `n` bytes as two hexadecimal digits each, in any case. */
+bool text_hex(struct span s, unsigned char *out, size_t n);
+
 /* The number that `text` begins with, in billionths: at most nine digits, and nine more behind a
  * point. *rest is what follows it. False: it does not begin with one. */
 bool text_nano(const char *text, uint64_t *out, const char **rest);

@@ -82,6 +82,7 @@ int ctl_exit_code(struct span type, uint64_t status)
         {TACTUS_E_API_AUTHENTICATION, EX_NOPERM},
         {TACTUS_E_API_PERMISSION, EX_NOPERM},
         {"BudgetExceeded", EX_NOPERM},
+        {"Unprocessable", EX_DATAERR}, /* of the admin API */
         {TACTUS_E_TOO_MANY_REQUESTS, EX_TEMPFAIL},
         {TACTUS_E_OVERLOADED, EX_TEMPFAIL},
         {TACTUS_E_SHUTTING_DOWN, EX_TEMPFAIL},
@@ -130,8 +131,7 @@ static int connect_failed(struct ctl *c, const struct error *e)
     return ctl_fail(c->err, code, "%s: %s", c->endpoint_text, e->msg);
 }
 
-/* A reader that went away (head, a closed pager) knows why: no word about it. */
-static int flush(struct ctl *c)
+int ctl_flush(struct ctl *c)
 {
     struct error e = {.code = ERR_OK};
     enum err rc = output_flush(c->out, &e);
@@ -197,7 +197,7 @@ static int show_error(struct exchange *x, struct json_value error)
     }
     /* The broken-off text is on its own line, also when both streams are one terminal. */
     output_end_line(x->ctl->out);
-    (void)flush(x->ctl);
+    (void)ctl_flush(x->ctl);
     output_str(o, CTL_NAME ": ");
     struct span type = decoded(x, json_find(error, "type"));
     int code = ctl_exit_code(type, status);
@@ -245,7 +245,7 @@ static int handle_event(struct exchange *x, struct span line)
     if (x->ctl->json) {
         output_remote(x->ctl->out, line);
         output_str(x->ctl->out, "\n");
-        int code = flush(x->ctl);
+        int code = ctl_flush(x->ctl);
         if (code != EX_OK) {
             return code;
         }
@@ -271,7 +271,7 @@ static int read_events(struct exchange *x, struct client *client)
         struct span line = {0};
         if (client_read_line(client, &line, &e) != ERR_OK) {
             output_end_line(x->ctl->out);
-            (void)flush(x->ctl);
+            (void)ctl_flush(x->ctl);
             return client_failed(x->ctl, &e);
         }
         code = handle_event(x, line);
@@ -411,7 +411,7 @@ static int show_text(struct exchange *x, struct json_value text)
     }
     x->streamed = true;
     output_remote(x->ctl->out, piece);
-    return flush(x->ctl);
+    return ctl_flush(x->ctl);
 }
 
 static int chat_delta(struct exchange *x, struct json_value data)
@@ -463,7 +463,7 @@ static int chat_done(struct exchange *x, struct json_value data)
         return code;
     }
     output_end_line(x->ctl->out);
-    code = flush(x->ctl);
+    code = ctl_flush(x->ctl);
     show_usage(x, data);
     return code;
 }
@@ -487,7 +487,7 @@ static int call_done(struct exchange *x, struct json_value data)
         return broken_event(x->ctl, "done without a result");
     }
     output_json(x->ctl->out, result.text);
-    return flush(x->ctl);
+    return ctl_flush(x->ctl);
 }
 
 int ctl_call(struct ctl *c, const char *tool, struct span args)
@@ -518,7 +518,7 @@ static int emit_done(struct exchange *x, struct json_value data)
 {
     (void)data;
     output_str(x->ctl->out, "accepted\n");
-    return flush(x->ctl);
+    return ctl_flush(x->ctl);
 }
 
 int ctl_emit(struct ctl *c, struct span event)
@@ -555,10 +555,7 @@ int ctl_emit(struct ctl *c, struct span event)
 
 static void put_label(struct output *o, const char *label)
 {
-    output_style(o, OUTPUT_BOLD);
-    output_str(o, label);
-    output_style(o, OUTPUT_PLAIN);
-    output_pad(o, span_str(label), LABEL_WIDTH);
+    output_label(o, label, LABEL_WIDTH);
 }
 
 /* A string, or the `name` of an object, or "". */
@@ -744,7 +741,7 @@ static int info_done(struct exchange *x, struct json_value data)
     if (data.type != JSON_OBJECT || !ctl_show_info(x->ctl->out, x->ctl->endpoint_text, data.text)) {
         return broken_event(x->ctl, "no info document");
     }
-    return flush(x->ctl);
+    return ctl_flush(x->ctl);
 }
 
 int ctl_info(struct ctl *c)

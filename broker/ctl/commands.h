@@ -15,6 +15,8 @@
 
 #define CTL_NAME "tactus-brokerctl"
 
+struct admin_peer;
+
 /* Borrowed members outlive every command. */
 struct ctl {
     struct output *out;
@@ -22,7 +24,8 @@ struct ctl {
     const char *endpoint_text; /* as the user wrote it */
     struct client_endpoint endpoint;
     struct client_options options;
-    bool json; /* show the events as they come, one a line */
+    bool json; /* show the events (the admin API's answer) as they come, one a line */
+    const struct admin_peer *admin; /* for an operator's commands (ctl/operate.h) */
 };
 
 struct ctl_chat {
@@ -47,6 +50,10 @@ int ctl_info(struct ctl *c);
 
 /* "tactus-brokerctl: …" as one line on `err`, whatever the text holds. Returns `code`. */
 int ctl_fail(struct output *err, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* Sends what `out` holds. EX_IOERR with a line about it, but for a reader that went away (head, a
+ * closed pager): it knows why. */
+int ctl_flush(struct ctl *c);
 
 /* The exit code for an `error` event's type; `status` (0: unsaid) decides where the type is not
  * known. */

@@ -208,6 +208,14 @@ void output_pad(struct output *o, struct span text, size_t width)
     }
 }
 
+void output_label(struct output *o, const char *label, size_t width)
+{
+    output_style(o, OUTPUT_BOLD);
+    output_str(o, label);
+    output_style(o, OUTPUT_PLAIN);
+    output_pad(o, span_str(label), width);
+}
+
 /* ---- JSON ---- */
 
 static void new_line(struct output *o, size_t depth)

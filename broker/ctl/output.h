@@ -59,6 +59,9 @@ void output_end_line(struct output *o);
 /* Spaces after `text` up to `width` characters; none when it has as many. */
 void output_pad(struct output *o, struct span text, size_t width);
 
+/* `label` in bold, and spaces up to `width`: the start of a line of a document. */
+void output_label(struct output *o, const char *label, size_t width);
+
 /* Starts a style; OUTPUT_PLAIN ends it. Nothing without colour. */
 void output_style(struct output *o, enum output_style style);
 

@@ -7,6 +7,7 @@
  */
 #include "gate/config_private.h"
 
+#include "base/buf.h"
 #include "base/redact.h"
 #include "gate/prices.h"
 
@@ -158,6 +159,7 @@ static enum err build(struct file *file, const struct conf_doc *doc, struct conf
     b.c->log_format = file->log_format;
     err = config_build_grants(&b);
     err = err != ERR_OK ? err : build_providers(&b);
+    err = err != ERR_OK ? err : config_check_globs(&b);
     err = err != ERR_OK ? err : config_build_listeners(&b);
     err = err != ERR_OK || doc == NULL ? err : config_build_admin(&b);
     err = err != ERR_OK ? err : build_prices(&b);
@@ -195,6 +197,27 @@ enum err config_read(const char *path, struct config **out, struct error *e)
     if (err == ERR_OK) {
         err = config_parse(path, text, n, out, e);
     }
+    free(text);
+    return err;
+}
+
+enum err config_print(const char *path, struct buf *out, struct error *e)
+{
+    struct file file = {0};
+    struct conf_doc *doc = NULL;
+    struct config *c = NULL;
+    char *text = NULL;
+    size_t n = 0;
+
+    enum err err = conf_load(path, &text, &n, e);
+    err = err != ERR_OK ? err : conf_parse(path, text, n, config_keys(), &file, &doc, e);
+    if (err == ERR_OK) {
+        conf_print(config_keys(), &file, doc, out);
+        err = buf_status(out) == ERR_OK ? build(&file, doc, &c, e) : config_no_memory(e);
+    }
+    config_unref(c);
+    conf_fini(config_keys(), &file);
+    conf_doc_free(doc);
     free(text);
     return err;
 }

@@ -73,6 +73,7 @@ struct admin_config {
     char *runs_directory; /* NULL: no Unix listener it could be beside, and none was configured */
 };
 
+struct buf;
 struct conf_map;
 struct prices;
 struct redact;
@@ -104,6 +105,10 @@ struct config {
  * without them being there.
  */
 enum err config_read(const char *path, struct config **out, struct error *e) MUST_CHECK;
+
+/* Reads and checks `path`, and appends what holds with it, defaults included, as YAML; of secrets
+ * only where they come from. ERR_CONFIG, ERR_NOMEM. */
+enum err config_print(const char *path, struct buf *out, struct error *e) MUST_CHECK;
 
 /* The same from memory; `name` stands for the file in messages. */
 enum err config_parse(const char *name, const char *text, size_t n, struct config **out,

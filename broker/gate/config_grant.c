@@ -4,8 +4,43 @@
  */
 #include "gate/config_private.h"
 
+#include "base/text.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Whether a "provider/model" pattern can match a model of a configured provider. */
+static bool matches_provider(const struct config *c, const char *pattern)
+{
+    const char *slash = strchr(pattern, '/');
+    bool matches = slash == NULL && strchr(pattern, '*') != NULL;
+
+    for (size_t i = 0; i < c->nproviders && slash != NULL && !matches; i++) {
+        char head[CONFIG_GLOB_HEAD];
+        int n = snprintf(head, sizeof(head), "%.*s", (int)(slash - pattern), pattern);
+        matches = n > 0 && (size_t)n < sizeof(head) && text_glob(head, c->providers[i].name);
+    }
+    return matches;
+}
+
+enum err config_check_globs(const struct config_build *b)
+{
+    struct grant_file *files = b->file->grants.items;
+
+    for (size_t i = 0; i < b->c->ngrants; i++) {
+        const struct grant *g = b->c->grants[i];
+        for (size_t j = 0; j < g->nmodels; j++) {
+            if (!matches_provider(b->c, g->models[j])) {
+                return conf_fault(b->doc, &files[i], "models", b->e,
+                                  "has \"%.100s\", which matches no model of any provider, "
+                                  "expected PROVIDER/MODEL of one in providers",
+                                  g->models[j]);
+            }
+        }
+    }
+    return ERR_OK;
+}
 
 static enum err check_grant(const struct config_build *b, const struct grant_file *f)
 {

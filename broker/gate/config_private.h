@@ -10,7 +10,8 @@
 
 #define CONFIG_WORKERS_MAX  256
 #define CONFIG_MODE_DEFAULT 0660u
-#define CONFIG_TOKEN_GOOD   32u /* characters of a token that is hard to guess */
+#define CONFIG_GLOB_HEAD    128u /* bytes of the part of a pattern that is about providers */
+#define CONFIG_TOKEN_GOOD   32u  /* characters of a token that is hard to guess */
 
 /* ---- the file ---- */
 
@@ -144,6 +145,8 @@ void config_listener_fini(struct listener_config *l);
 /* ---- config_grant.c ---- */
 
 enum err config_build_grants(struct config_build *b) MUST_CHECK;
+/* After the providers: patterns of models that nothing can match are a mistake. */
+enum err config_check_globs(const struct config_build *b) MUST_CHECK;
 /* "dev", which allows all. build() leaves room for one. */
 enum err config_add_dev_grant(struct config *c, struct error *e) MUST_CHECK;
 

@@ -6,6 +6,7 @@
 #include "gate/config_private.h"
 
 #include "base/redact.h"
+#include "gate/grant_table.h"
 
 #include <string.h>
 
@@ -102,6 +103,12 @@ static enum err load_key(struct config *c, struct provider_config *p, const stru
     return remember(c, &p->key, p->name, e);
 }
 
+static void keep_hash(struct grant *g, const unsigned char *sha256)
+{
+    memcpy(g->token_sha256, sha256, GRANT_TOKEN_SHA256);
+    g->has_token = true;
+}
+
 /* Its hash is all that stays. */
 static enum err hash_token(const struct secret *source, struct grant *g, struct error *e)
 {
@@ -109,9 +116,11 @@ static enum err hash_token(const struct secret *source, struct grant *g, struct 
     enum err err = secret_copy(&token, source);
 
     err = err == ERR_OK ? secret_load(&token, e) : config_no_memory(e);
+    if (err == ERR_OK && token.n > GRANT_TOKEN_MAX) {
+        err = err_set(e, ERR_CONFIG, "is longer than %u bytes", GRANT_TOKEN_MAX);
+    }
     if (err == ERR_OK) {
-        memcpy(g->token_sha256, token.sha256, GRANT_TOKEN_SHA256);
-        g->has_token = true;
+        keep_hash(g, token.sha256);
     }
     if (err == ERR_OK && token.n < CONFIG_TOKEN_GOOD) {
         log_warn("config", LOG_MSG("token is short: 32 characters or more are hard to guess"),
@@ -127,8 +136,14 @@ static enum err take_over_token(const struct secret *source, struct grant *g,
     for (size_t i = 0; i < before->ngrants; i++) {
         const struct grant *old = before->grants[i];
         if (old->has_token && secret_same_source(source, &before->tokens[i])) {
-            memcpy(g->token_sha256, old->token_sha256, GRANT_TOKEN_SHA256);
-            g->has_token = true;
+            keep_hash(g, old->token_sha256);
+            return ERR_OK;
+        }
+    }
+    for (size_t i = 0; secret_at(before, i) != NULL; i++) { /* it may have been another's */
+        const struct secret *old = secret_at(before, i);
+        if (old->bytes != NULL && old->n <= GRANT_TOKEN_MAX && secret_same_source(source, old)) {
+            keep_hash(g, old->sha256);
             return ERR_OK;
         }
     }

@@ -18,6 +18,8 @@ struct entry {
     struct list node;   /* all, in order */
     struct entry *next; /* of its bucket */
     struct grant *grant;
+    bool leaves; /* is being replaced: not there for find() and entry_of() */
+    struct entry *next_leaving;
 };
 
 struct grant_table {
@@ -46,16 +48,25 @@ struct grant_table *grant_table_new(void)
     return t;
 }
 
+static void entry_free(struct entry *entry)
+{
+    grant_unref(entry->grant);
+    free(entry);
+}
+
+static void free_all(struct list *entries)
+{
+    for (struct list *n = list_pop(entries); n != NULL; n = list_pop(entries)) {
+        entry_free(LIST_ENTRY(n, struct entry, node));
+    }
+}
+
 void grant_table_free(struct grant_table *t)
 {
     if (t == NULL) {
         return;
     }
-    for (struct list *n = list_pop(&t->all); n != NULL; n = list_pop(&t->all)) {
-        struct entry *entry = LIST_ENTRY(n, struct entry, node);
-        grant_unref(entry->grant);
-        free(entry);
-    }
+    free_all(&t->all);
     pthread_rwlock_destroy(&t->lock);
     free(t->buckets);
     free(t);
@@ -73,23 +84,28 @@ static struct entry *find(const struct grant_table *t, const unsigned char *sha2
 {
     struct entry *entry = *bucket_of(t, sha256);
 
-    while (entry != NULL && !sha256_equal(entry->grant->token_sha256, sha256)) {
+    while (entry != NULL && (entry->leaves || !sha256_equal(entry->grant->token_sha256, sha256))) {
         entry = entry->next;
     }
     return entry;
 }
 
-/* Twice the buckets; the old ones stay when there is no memory. */
+/* As many buckets as grants, if not yet; the old ones stay when there is no memory. */
 static void grow(struct grant_table *t)
 {
-    struct entry **buckets = calloc(t->nbuckets * 2, sizeof(struct entry *));
+    size_t nbuckets = t->nbuckets;
 
+    while (nbuckets < t->n) {
+        nbuckets *= 2;
+    }
+    struct entry **buckets =
+        nbuckets == t->nbuckets ? NULL : calloc(nbuckets, sizeof(struct entry *));
     if (buckets == NULL) {
         return;
     }
     free(t->buckets);
     t->buckets = buckets;
-    t->nbuckets *= 2;
+    t->nbuckets = nbuckets;
     for (struct list *n = t->all.next; n != &t->all; n = n->next) {
         struct entry *entry = LIST_ENTRY(n, struct entry, node);
         if (entry->grant->has_token) {
@@ -100,101 +116,156 @@ static void grow(struct grant_table *t)
     }
 }
 
-static enum err add(struct grant_table *t, struct grant *g, struct error *e)
+static struct entry *entry_new(struct grant *g)
 {
+    struct entry *entry = calloc(1, sizeof(*entry));
+
+    if (entry != NULL) {
+        list_init(&entry->node);
+        entry->grant = grant_ref(g);
+    }
+    return entry;
+}
+
+/* Into its bucket, when it has one. ERR_CONFIG: its token is known. */
+static enum err link_token(struct grant_table *t, struct entry *entry, struct error *e)
+{
+    const struct grant *g = entry->grant;
     const struct entry *same = g->has_token ? find(t, g->token_sha256) : NULL;
 
     if (same != NULL) {
         return err_set(e, ERR_CONFIG, "grant %s has the same token as grant %s", g->name,
                        same->grant->name);
     }
-    struct entry *entry = calloc(1, sizeof(*entry));
-    if (entry == NULL) {
-        return err_set(e, ERR_NOMEM, "out of memory for a grant");
-    }
-    entry->grant = grant_ref(g);
-    list_push_back(&t->all, &entry->node);
-    t->n++;
     if (g->has_token) {
         struct entry **bucket = bucket_of(t, g->token_sha256);
         entry->next = *bucket;
         *bucket = entry;
     }
-    if (t->n > t->nbuckets) {
-        grow(t);
-    }
     return ERR_OK;
+}
+
+static void unlink_token(struct grant_table *t, struct entry *entry)
+{
+    if (!entry->grant->has_token) {
+        return;
+    }
+    struct entry **at = bucket_of(t, entry->grant->token_sha256);
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
 }
 
 static struct entry *entry_of(const struct grant_table *t, const struct grant *g)
 {
+    if (g->has_token) {
+        struct entry *entry = find(t, g->token_sha256);
+        return entry != NULL && entry->grant == g ? entry : NULL;
+    }
     for (struct list *n = t->all.next; n != &t->all; n = n->next) {
         struct entry *entry = LIST_ENTRY(n, struct entry, node);
-        if (entry->grant == g) {
+        if (entry->grant == g && !entry->leaves) {
             return entry;
         }
     }
     return NULL;
 }
 
-static void drop(struct grant_table *t, struct grant *g)
+static void drop(struct grant_table *t, struct entry *entry)
 {
-    struct entry *entry = g->has_token ? find(t, g->token_sha256) : entry_of(t, g);
-
-    if (entry == NULL || entry->grant != g) {
-        return;
-    }
-    if (g->has_token) {
-        struct entry **at = bucket_of(t, g->token_sha256);
-        while (*at != entry) {
-            at = &(*at)->next;
-        }
-        *at = entry->next;
-    }
+    unlink_token(t, entry);
     list_remove(&entry->node);
     t->n--;
-    grant_unref(g);
-    free(entry);
-}
-
-enum err grant_table_add(struct grant_table *t, struct grant *g, struct error *e)
-{
-    pthread_rwlock_wrlock(&t->lock);
-    enum err rc = add(t, g, e);
-    pthread_rwlock_unlock(&t->lock);
-    return rc;
+    entry_free(entry);
 }
 
 void grant_table_remove(struct grant_table *t, struct grant *g)
 {
     pthread_rwlock_wrlock(&t->lock);
-    drop(t, g);
+    struct entry *entry = entry_of(t, g);
+    if (entry != NULL) {
+        drop(t, entry);
+    }
     pthread_rwlock_unlock(&t->lock);
 }
 
-/* Puts back what was there: the entries were free()d a moment ago, so this fits but for other
- * threads' greed; what does not fit is told by the caller's error. */
-static enum err replace(struct grant_table *t, struct grant *const *out, size_t nout,
-                        struct grant *const *in, size_t nin, struct error *e)
+/* ---- replacing ---- */
+
+/* All memory that is needed, before anything is changed. */
+static enum err prepare(struct list *entries, struct grant *const *in, size_t nin, struct error *e)
 {
-    enum err rc = ERR_OK;
-    size_t done = 0;
+    for (size_t i = 0; i < nin; i++) {
+        struct entry *entry = entry_new(in[i]);
+        if (entry == NULL) {
+            free_all(entries);
+            return err_set(e, ERR_NOMEM, "out of memory for a grant");
+        }
+        list_push_back(entries, &entry->node);
+    }
+    return ERR_OK;
+}
+
+static struct entry *mark(struct grant_table *t, struct grant *const *out, size_t nout)
+{
+    struct entry *leaving = NULL;
 
     for (size_t i = 0; i < nout; i++) {
-        drop(t, out[i]);
+        struct entry *entry = entry_of(t, out[i]);
+        if (entry != NULL) {
+            entry->leaves = true;
+            entry->next_leaving = leaving;
+            leaving = entry;
+        }
     }
-    while (done < nin && rc == ERR_OK) {
-        rc = add(t, in[done], e);
-        done += rc == ERR_OK ? 1 : 0;
+    return leaving;
+}
+
+/* Those that were marked: gone, or back as they were. */
+static void settle(struct grant_table *t, struct entry *leaving, bool gone)
+{
+    while (leaving != NULL) {
+        struct entry *entry = leaving;
+        leaving = entry->next_leaving;
+        entry->leaves = false;
+        if (gone) {
+            drop(t, entry);
+        }
+    }
+}
+
+/* All tokens of `entries` into their buckets, or none. */
+static enum err link_all(struct grant_table *t, struct list *entries, struct error *e)
+{
+    enum err rc = ERR_OK;
+    struct list *n = entries->next;
+
+    while (n != entries && rc == ERR_OK) {
+        rc = link_token(t, LIST_ENTRY(n, struct entry, node), e);
+        n = rc == ERR_OK ? n->next : n;
     }
     if (rc == ERR_OK) {
         return rc;
     }
-    while (done > 0) {
-        drop(t, in[--done]);
+    for (n = n->prev; n != entries; n = n->prev) {
+        unlink_token(t, LIST_ENTRY(n, struct entry, node));
     }
-    for (size_t i = 0; i < nout; i++) {
-        (void)!add(t, out[i], NULL);
+    return rc;
+}
+
+static enum err replace(struct grant_table *t, struct grant *const *out, size_t nout,
+                        struct list *entries, size_t nin, struct error *e)
+{
+    struct entry *leaving = mark(t, out, nout);
+    enum err rc = link_all(t, entries, e);
+
+    settle(t, leaving, rc == ERR_OK);
+    if (rc == ERR_OK) {
+        for (struct list *n = list_pop(entries); n != NULL; n = list_pop(entries)) {
+            list_push_back(&t->all, n);
+        }
+        t->n += nin;
+        grow(t);
     }
     return rc;
 }
@@ -202,16 +273,22 @@ static enum err replace(struct grant_table *t, struct grant *const *out, size_t 
 enum err grant_table_replace(struct grant_table *t, struct grant *const *out, size_t nout,
                              struct grant *const *in, size_t nin, struct error *e)
 {
-    for (size_t i = 0; i < nout; i++) { /* the caller's own references may be all that is left */
-        (void)grant_ref(out[i]);
+    struct list entries;
+
+    list_init(&entries);
+    enum err rc = prepare(&entries, in, nin, e);
+    if (rc == ERR_OK) {
+        pthread_rwlock_wrlock(&t->lock);
+        rc = replace(t, out, nout, &entries, nin, e);
+        pthread_rwlock_unlock(&t->lock);
     }
-    pthread_rwlock_wrlock(&t->lock);
-    enum err rc = replace(t, out, nout, in, nin, e);
-    pthread_rwlock_unlock(&t->lock);
-    for (size_t i = 0; i < nout; i++) {
-        grant_unref(out[i]);
-    }
+    free_all(&entries);
     return rc;
+}
+
+enum err grant_table_add(struct grant_table *t, struct grant *g, struct error *e)
+{
+    return grant_table_replace(t, NULL, 0, &g, 1, e);
 }
 
 struct grant *grant_table_by_token(struct grant_table *t, struct span token)

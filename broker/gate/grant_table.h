@@ -25,8 +25,8 @@ enum err grant_table_add(struct grant_table *t, struct grant *g, struct error *e
 void grant_table_remove(struct grant_table *t, struct grant *g);
 
 /*
- * Puts `in` in the place of `out`, in one step for those who look: all or nothing. ERR_CONFIG as
- * above, ERR_NOMEM.
+ * Puts `in` in the place of `out`, in one step for those who look: all or nothing. After a
+ * failure the table is as it was, its order too. ERR_CONFIG as above, ERR_NOMEM.
  */
 enum err grant_table_replace(struct grant_table *t, struct grant *const *out, size_t nout,
                              struct grant *const *in, size_t nin, struct error *e) MUST_CHECK;

@@ -1,8 +1,10 @@
 /*
- * Meters; see meter.h. A rate is a bucket that holds one minute's worth and fills evenly. Its level
- * is counted in units of which one request, or one token, has 60 000: then a limit of N a minute
- * adds N units a millisecond, and nothing is lost to rounding. A bucket of tokens may go below
- * zero when a call cost more than was taken for it; later calls pay.
+ * Meters; see meter.h. A rate is a bucket that holds one minute's worth and fills evenly. What is
+ * missing in it is counted in units of which one request, or one token, has 60 000: then a limit of
+ * N a minute adds N units a millisecond, and nothing is lost to rounding. More may be missing of
+ * tokens than a minute has when a call cost more than was taken for it; later calls pay.
+ *
+ * What is missing, and not what is there: so a bucket is full whatever the limit becomes.
  */
 #include "gate/meter.h"
 
@@ -14,11 +16,18 @@
 #define UNITS   INT64_C(60000) /* of one request or token; milliseconds of a minute */
 #define DAY_MS  INT64_C(86400000)
 #define BUSY_MS 1000u               /* when too many are in flight: nobody knows when one ends */
-#define MOST    (UINT64_C(1) << 50) /* amounts are cut to it: sums do not overflow */
+#define MOST    (UINT64_C(1) << 50) /* amounts are cut to it: more than any budget */
+#define MINUTES 2                   /* of tokens that can be missing: one, and one that is owed */
 
 struct bucket {
-    int64_t level;
-    uint64_t at; /* monotonic ms; 0: never used, so full */
+    int64_t missing; /* units; 0: full */
+    uint64_t at;     /* monotonic ms */
+};
+
+/* What is reserved: of any number of calls, so that 64 bits need not do. */
+struct sum {
+    uint64_t low;
+    uint64_t high;
 };
 
 struct meter {
@@ -26,8 +35,10 @@ struct meter {
     pthread_mutex_t lock;
     struct bucket requests;
     struct bucket tokens;
+    struct sum reserved_nano;
+    struct sum reserved_tokens;
     int64_t period_start;
-    struct meter_state state;
+    struct meter_state state; /* without what is reserved */
 };
 
 struct meter *meter_new(void)
@@ -62,42 +73,33 @@ void meter_unref(struct meter *m)
 
 /* ---- rates ---- */
 
-static void refill(struct bucket *b, uint32_t per_minute, uint64_t now)
+/* `minutes` of the limit can be missing at most: a limit before may have been larger. */
+static void refill(struct bucket *b, uint32_t per_minute, int64_t minutes, uint64_t now)
 {
-    int64_t full = (int64_t)per_minute * UNITS;
+    int64_t most = (int64_t)per_minute * UNITS * minutes;
     uint64_t passed = now > b->at ? now - b->at : 0;
+    int64_t ms = passed < (uint64_t)(UNITS * minutes) ? (int64_t)passed : UNITS * minutes;
 
-    if (b->at == 0 || passed >= 2 * (uint64_t)UNITS) { /* below zero by at most a minute's worth */
-        b->level = full;
-    } else {
-        b->level += (int64_t)per_minute * (int64_t)passed;
-        b->level = b->level < full ? b->level : full;
-    }
+    b->missing = b->missing < most ? b->missing : most;
+    b->missing -= (int64_t)per_minute * ms;
+    b->missing = b->missing > 0 ? b->missing : 0;
     b->at = now > b->at ? now : b->at;
 }
 
 /* 0: `units` are there; else the milliseconds until they are. */
 static uint32_t wait_for(const struct bucket *b, uint32_t per_minute, int64_t units)
 {
-    if (b->level >= units) {
-        return 0;
-    }
-    uint64_t missing = (uint64_t)(units - b->level);
-    uint64_t ms = (missing + per_minute - 1) / per_minute;
-    return (uint32_t)(ms < METER_RETRY_MIN_MS ? METER_RETRY_MIN_MS : ms);
-}
+    int64_t lacks = units + b->missing - (int64_t)per_minute * UNITS;
 
-/* A call that asks for more than a minute has takes the whole minute. */
-static int64_t token_units(uint64_t tokens, uint32_t per_minute)
-{
-    return (int64_t)(tokens < per_minute ? tokens : per_minute) * UNITS;
+    return lacks <= 0 ? 0 : (uint32_t)((lacks + per_minute - 1) / per_minute);
 }
 
 /* ---- budgets ---- */
 
 int64_t meter_period_start(enum meter_period period, int64_t wall_ms)
 {
-    int64_t day = wall_ms - wall_ms % DAY_MS;
+    int64_t in_day = wall_ms % DAY_MS;
+    int64_t day = wall_ms - in_day - (in_day < 0 ? DAY_MS : 0);
     time_t seconds = (time_t)(day / 1000);
     struct tm tm;
 
@@ -110,7 +112,11 @@ int64_t meter_period_start(enum meter_period period, int64_t wall_ms)
     return day - (tm.tm_mday - 1) * DAY_MS;
 }
 
-/* A new period begins with nothing spent; what is reserved is settled in it. */
+/*
+ * A new period begins with nothing spent; what is reserved is settled in it. A clock that is a
+ * little behind (another thread's, or one that was set) does not lead back: the period would begin
+ * once more, with nothing spent. One that was far ahead does.
+ */
 static void enter_period(struct meter *m, const struct meter_limits *l, int64_t wall_ms)
 {
     int64_t start = meter_period_start(l->period, wall_ms);
@@ -119,7 +125,9 @@ static void enter_period(struct meter *m, const struct meter_limits *l, int64_t 
         m->state.spent_nano = 0;
         m->state.spent_tokens = 0;
     }
-    m->period_start = start;
+    if (start > m->period_start || wall_ms < m->period_start - DAY_MS) {
+        m->period_start = start;
+    }
 }
 
 static uint64_t cut(uint64_t amount)
@@ -127,24 +135,46 @@ static uint64_t cut(uint64_t amount)
     return amount < MOST ? amount : MOST;
 }
 
-static bool fits(uint64_t budget, uint64_t spent, uint64_t reserved, uint64_t more)
+static uint64_t money(const struct meter_cost *cost)
 {
+    return cost->priced ? cut(cost->nano) : 0;
+}
+
+static void sum_add(struct sum *s, uint64_t amount)
+{
+    s->low += amount;
+    s->high += s->low < amount ? 1 : 0;
+}
+
+static void sum_sub(struct sum *s, uint64_t amount)
+{
+    s->high -= s->low < amount ? 1 : 0;
+    s->low -= amount;
+}
+
+static uint64_t sum_value(const struct sum *s)
+{
+    return s->high == 0 ? s->low : UINT64_MAX;
+}
+
+static bool fits(uint64_t budget, uint64_t spent, const struct sum *reserved, uint64_t more)
+{
+    uint64_t held = sum_value(reserved);
+
     return budget == METER_NO_BUDGET ||
-           (spent + reserved <= budget && more <= budget - spent - reserved);
+           (spent <= budget && held <= budget - spent && more <= budget - spent - held);
 }
 
 static enum meter_answer check_budgets(const struct meter *m, const struct meter_limits *l,
                                        const struct meter_cost *cost)
 {
-    const struct meter_state *s = &m->state;
-
     if (l->budget_nano != METER_NO_BUDGET && !cost->priced) {
         return METER_UNPRICED;
     }
-    if (!fits(l->budget_nano, s->spent_nano, s->reserved_nano, cut(cost->nano))) {
+    if (!fits(l->budget_nano, m->state.spent_nano, &m->reserved_nano, money(cost))) {
         return METER_BUDGET_NANO;
     }
-    return fits(l->budget_tokens, s->spent_tokens, s->reserved_tokens, cut(cost->tokens))
+    return fits(l->budget_tokens, m->state.spent_tokens, &m->reserved_tokens, cut(cost->tokens))
                ? METER_PASSED
                : METER_BUDGET_TOKENS;
 }
@@ -169,12 +199,12 @@ static enum meter_answer begin(struct meter *m, const struct meter_limits *l, ui
         return METER_INFLIGHT;
     }
     if (l->rpm != 0) {
-        refill(&m->requests, l->rpm, now_ms);
+        refill(&m->requests, l->rpm, 1, now_ms);
         *retry_ms = wait_for(&m->requests, l->rpm, UNITS);
         if (*retry_ms != 0) {
             return METER_RATE;
         }
-        m->requests.level -= UNITS;
+        m->requests.missing += UNITS;
     }
     m->state.inflight++;
     m->state.requests++;
@@ -200,50 +230,57 @@ void meter_end(struct meter *m)
 }
 
 static enum meter_answer reserve(struct meter *m, const struct meter_limits *l, uint64_t now_ms,
-                                 const struct meter_cost *cost, uint32_t *retry_ms)
+                                 struct meter_cost *claim, uint32_t *retry_ms)
 {
-    enum meter_answer answer = check_budgets(m, l, cost);
+    enum meter_answer answer = check_budgets(m, l, claim);
 
     if (answer != METER_PASSED) {
         return answer;
     }
     if (l->tpm != 0) {
-        int64_t units = token_units(cost->tokens, l->tpm);
-        refill(&m->tokens, l->tpm, now_ms);
-        *retry_ms = wait_for(&m->tokens, l->tpm, units);
+        /* one that asks for more than a minute has takes the whole minute */
+        uint32_t taken = claim->tokens < l->tpm ? (uint32_t)claim->tokens : l->tpm;
+        refill(&m->tokens, l->tpm, MINUTES, now_ms);
+        *retry_ms = wait_for(&m->tokens, l->tpm, taken * UNITS);
         if (*retry_ms != 0) {
             return METER_TOKEN_RATE;
         }
-        m->tokens.level -= units;
+        m->tokens.missing += taken * UNITS;
+        claim->taken = taken;
     }
-    m->state.reserved_nano += cut(cost->nano);
-    m->state.reserved_tokens += cut(cost->tokens);
+    sum_add(&m->reserved_nano, money(claim));
+    sum_add(&m->reserved_tokens, cut(claim->tokens));
     return METER_PASSED;
 }
 
 enum meter_answer meter_reserve(struct meter *m, const struct meter_limits *l, uint64_t now_ms,
-                                int64_t wall_ms, const struct meter_cost *cost, uint32_t *retry_ms)
+                                int64_t wall_ms, struct meter_cost *claim, uint32_t *retry_ms)
 {
     *retry_ms = 0;
+    claim->taken = 0;
     pthread_mutex_lock(&m->lock);
     enter_period(m, l, wall_ms);
-    enum meter_answer answer = reserve(m, l, now_ms, cost, retry_ms);
+    enum meter_answer answer = reserve(m, l, now_ms, claim, retry_ms);
     m->state.refused += answer != METER_PASSED ? 1 : 0;
     pthread_mutex_unlock(&m->lock);
     return answer;
 }
 
-/* More or less than was taken from the minute; a debt is at most another minute. */
-static void correct_rate(struct bucket *b, uint32_t per_minute, uint64_t claimed, uint64_t used)
+/* What was taken and not used goes back; what was used above the claim is owed. */
+static void correct_rate(struct bucket *b, uint32_t per_minute, const struct meter_cost *claim,
+                         uint64_t used)
 {
-    int64_t full = (int64_t)per_minute * UNITS;
-    int64_t back = token_units(claimed, per_minute) - token_units(used, per_minute);
+    int64_t most = (int64_t)per_minute * UNITS * MINUTES;
 
-    if (used > claimed && used > per_minute) {
-        back = -full; /* all that can be owed */
+    if (used > claim->tokens) {
+        uint64_t more = used - claim->tokens;
+        int64_t owed = more < (uint64_t)per_minute * MINUTES ? (int64_t)more * UNITS : most;
+        int64_t missing = b->missing + owed < most ? b->missing + owed : most;
+        b->missing = missing > b->missing ? missing : b->missing;
+    } else if (used < claim->taken) {
+        b->missing -= (int64_t)(claim->taken - used) * UNITS;
+        b->missing = b->missing > 0 ? b->missing : 0;
     }
-    b->level += back;
-    b->level = b->level > full ? full : b->level < -full ? -full : b->level;
 }
 
 void meter_settle(struct meter *m, const struct meter_limits *l, int64_t wall_ms,
@@ -253,12 +290,12 @@ void meter_settle(struct meter *m, const struct meter_limits *l, int64_t wall_ms
 
     pthread_mutex_lock(&m->lock);
     enter_period(m, l, wall_ms);
-    s->reserved_nano -= cut(claim->nano);
-    s->reserved_tokens -= cut(claim->tokens);
-    s->spent_nano = cut(s->spent_nano + cut(used->nano));
+    sum_sub(&m->reserved_nano, money(claim));
+    sum_sub(&m->reserved_tokens, cut(claim->tokens));
+    s->spent_nano = cut(s->spent_nano + money(used));
     s->spent_tokens = cut(s->spent_tokens + cut(used->tokens));
     if (l->tpm != 0) {
-        correct_rate(&m->tokens, l->tpm, claim->tokens, used->tokens);
+        correct_rate(&m->tokens, l->tpm, claim, used->tokens);
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -269,5 +306,7 @@ void meter_read(struct meter *m, const struct meter_limits *l, int64_t wall_ms,
     pthread_mutex_lock(&m->lock);
     enter_period(m, l, wall_ms);
     *out = m->state;
+    out->reserved_nano = sum_value(&m->reserved_nano);
+    out->reserved_tokens = sum_value(&m->reserved_tokens);
     pthread_mutex_unlock(&m->lock);
 }

@@ -5,6 +5,10 @@
  *
  * Time is given by the caller: monotonic milliseconds for rates, wall-clock milliseconds for the
  * period of a budget. Money is in billionths of a US dollar.
+ *
+ * Limits are given with each call and may be others than before: a grant that replaces one of the
+ * same name counts on where that one was. What was used stays used, of a rate at most all of it (of
+ * tokens: and a debt of another minute).
  */
 #ifndef TACTUS_GATE_METER_H
 #define TACTUS_GATE_METER_H
@@ -12,8 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define METER_NO_BUDGET    UINT64_MAX
-#define METER_RETRY_MIN_MS 1u
+#define METER_NO_BUDGET UINT64_MAX
 
 enum meter_period { METER_TOTAL, METER_DAY, METER_MONTH }; /* of the calendar, UTC */
 
@@ -51,7 +54,8 @@ struct meter_state {
 struct meter_cost {
     uint64_t tokens;
     uint64_t nano;
-    bool priced; /* false: `nano` is not known */
+    bool priced;    /* false: `nano` is not known, and counts as 0 */
+    uint32_t taken; /* of a minute's tokens: set by meter_reserve, read by meter_settle */
 };
 
 struct meter;
@@ -71,12 +75,13 @@ enum meter_answer meter_begin(struct meter *m, const struct meter_limits *l, uin
 void meter_end(struct meter *m);
 
 /* A model call of it: token rate and budgets. After METER_PASSED meter_settle() must follow, with
- * the same `cost` as claim. A call that asks for more tokens than a minute has passes when the
- * whole minute is there. */
+ * the same `claim`. A call that asks for more tokens than a minute has passes when the whole minute
+ * is there. */
 enum meter_answer meter_reserve(struct meter *m, const struct meter_limits *l, uint64_t now_ms,
-                                int64_t wall_ms, const struct meter_cost *cost, uint32_t *retry_ms);
+                                int64_t wall_ms, struct meter_cost *claim, uint32_t *retry_ms);
 
-/* What it did cost. More than was reserved is charged too. */
+/* What it did cost. More than was reserved is charged too; to the minute's tokens up to a debt of
+ * another minute. */
 void meter_settle(struct meter *m, const struct meter_limits *l, int64_t wall_ms,
                   const struct meter_cost *claim, const struct meter_cost *used);
 

@@ -503,29 +503,11 @@ bool admin_body_patch(struct span json, struct arena *arena, struct admin_grant 
     return read_members(json, &members, f) && read_object(&r, &PATCH_TABLE, &members, out, &seen);
 }
 
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-    const char *p = c == '\0' ? NULL : strchr(digits, c);
-
-    return p == NULL ? 16 : (int)((p - digits) % 16);
-}
-
 /* A JSON string of 64 hexadecimal digits. */
 static bool read_sha256(struct json_value v, unsigned char out[SECRET_SHA256_SIZE])
 {
-    if (v.type != JSON_STRING || v.text.n != 2 * SECRET_SHA256_SIZE + 2) {
-        return false;
-    }
-    for (size_t i = 0; i < SECRET_SHA256_SIZE; i++) {
-        int high = hex_digit(v.text.p[1 + 2 * i]);
-        int low = hex_digit(v.text.p[2 + 2 * i]);
-        if (high == 16 || low == 16) {
-            return false;
-        }
-        out[i] = (unsigned char)(high * 16 + low);
-    }
-    return true;
+    return v.type == JSON_STRING &&
+           text_hex(span_of(v.text.p + 1, v.text.n - 2), out, SECRET_SHA256_SIZE);
 }
 
 bool admin_body_match(struct span json, const struct config *c, struct buf *out,

@@ -155,7 +155,7 @@ static void find_ca(struct run *r)
 static enum err ask_for_grant(struct run *r, struct error *e)
 {
     const struct settings *s = &r->settings;
-    char address[700];
+    char address[ADMIN_PEER_TEXT_SIZE];
     struct grant_wish wish = {
         .run = r->options->run_id == NULL ? r->id : r->options->run_id,
         .transport = s->transport,

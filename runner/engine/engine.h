@@ -3,7 +3,7 @@
  * The contract that the commands use; docker's facts and podman's differences stay behind it.
  *
  * Source of the API: Docker Engine API reference, versions 1.41 and up
- * (docs.docker.com/engine/api). Calls wait (io/driver.h) and have deadlines; `e` always names the
+ * (docs.docker.com/engine/api). Calls wait (net/driver.h) and have deadlines; `e` always names the
  * call and what the engine said. Common errors: ERR_IO (no answer), ERR_UPSTREAM (the engine
  * refused: e->sys is its HTTP status), ERR_PROTO (an answer that is none), ERR_CLOSED (a signal),
  * ERR_NOMEM.
@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/span.h"
-#include "io/driver.h"
+#include "net/driver.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include "base/json_span.h"
 #include "engine/engine.h"
-#include "io/fetch.h"
+#include "net/fetch.h"
 
 #include <limits.h>
 

@@ -90,7 +90,7 @@ enum err events_tail_start(struct grants *g, const char *run, const char *path,
         snprintf(url, sizeof(url), "/v1/events?run=%s", run);
         struct fetch_request request = {
             .method = "GET", .path = url, .on_bytes = on_bytes, .ctx = t};
-        rc = fetch_start(g->driver, &g->peer, &request, &t->call, e);
+        rc = fetch_start(g->driver, &g->admin.peer, &request, &t->call, e);
     }
     if (rc != ERR_OK) {
         events_tail_end(t);

@@ -17,111 +17,52 @@
 
 /* ---- where ---- */
 
-static enum err take_socket(struct grants *g, const char *path, struct error *e)
-{
-    size_t n = strlen(path);
-
-    if (path[0] != '/' || n >= sizeof(g->socket)) {
-        return err_set(e, ERR_CONFIG,
-                       "admin port: expected an absolute socket path of at most %zu bytes",
-                       sizeof(g->socket) - 1);
-    }
-    memcpy(g->socket, path, n + 1);
-    g->peer.unix_socket = g->socket;
-    snprintf(g->base_url, sizeof(g->base_url), "http://localhost");
-    return ERR_OK;
-}
-
-static enum err take_url(struct grants *g, const char *url, struct error *e)
-{
-    static const char mark[] = "#token=";
-    const char *fragment = strchr(url, '#');
-    const char *token = getenv(GRANTS_ENV_ADMIN_TOKEN);
-    size_t n = fragment == NULL ? strlen(url) : (size_t)(fragment - url);
-
-    while (n > 0 && url[n - 1] == '/') {
-        n--;
-    }
-    if (fragment != NULL && strncmp(fragment, mark, sizeof(mark) - 1) == 0) {
-        token = fragment + sizeof(mark) - 1;
-    }
-    if (n >= sizeof(g->base_url) || (token != NULL && strlen(token) >= sizeof(g->token))) {
-        return err_set(e, ERR_CONFIG, "admin port: the URL or its token is too long");
-    }
-    memcpy(g->base_url, url, n);
-    g->base_url[n] = '\0';
-    if (token != NULL && token[0] != '\0') {
-        memcpy(g->token, token, strlen(token) + 1);
-        g->peer.bearer = g->token;
-    }
-    return ERR_OK;
-}
-
-static enum err find_socket(struct grants *g, struct error *e)
+/* The first of the usual sockets that exists; `path` gets one that is not a literal. */
+static const char *find_socket(char *path, size_t size, struct error *e)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    char path[sizeof(g->socket)];
 
-    if (access("/run/tactus/admin.sock", F_OK) == 0) {
-        return take_socket(g, "/run/tactus/admin.sock", e);
+    if (access(ADMIN_PEER_SOCKET, F_OK) == 0) {
+        return ADMIN_PEER_SOCKET;
     }
     if (runtime != NULL) {
-        int n = snprintf(path, sizeof(path), "%s/tactus/admin.sock", runtime);
-        if (n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0) {
-            return take_socket(g, path, e);
+        int n = snprintf(path, size, "%s/tactus/admin.sock", runtime);
+        if (n > 0 && (size_t)n < size && access(path, F_OK) == 0) {
+            return path;
         }
     }
-    return err_set(e, ERR_IO,
-                   "no broker found: neither --admin nor " GRANTS_ENV_ADMIN
-                   " is set, and there is no /run/tactus/admin.sock%s. Start tactus-broker, "
-                   "or name one that runs: --admin unix:///PATH or http://127.0.0.1:PORT",
-                   runtime == NULL ? "" : " or $XDG_RUNTIME_DIR/tactus/admin.sock");
-}
-
-static const char *after(const char *text, const char *prefix)
-{
-    size_t n = strlen(prefix);
-
-    return strncmp(text, prefix, n) == 0 ? text + n : NULL;
+    (void)err_set(e, ERR_IO,
+                  "no broker found: neither --admin nor " ADMIN_PEER_ENV
+                  " is set, and there is no " ADMIN_PEER_SOCKET "%s. Start tactus-broker, "
+                  "or name one that runs: --admin unix:///PATH or http://127.0.0.1:PORT",
+                  runtime == NULL ? "" : " or $XDG_RUNTIME_DIR/tactus/admin.sock");
+    return NULL;
 }
 
 enum err grants_init(struct grants *g, struct driver *d, const char *text, struct error *e)
 {
+    char path[sizeof(g->admin.socket)];
+
     *g = (struct grants){.driver = d};
-    g->peer.name = "the broker's admin port";
-    g->peer.base_url = g->base_url;
     if (text == NULL || text[0] == '\0') {
-        text = getenv(GRANTS_ENV_ADMIN);
+        text = getenv(ADMIN_PEER_ENV);
     }
     if (text == NULL || text[0] == '\0') {
-        return find_socket(g, e);
+        text = find_socket(path, sizeof(path), e);
     }
-    const char *path = after(text, "http+unix://");
-    if (path == NULL) {
-        path = after(text, "unix://");
-    }
-    if (path != NULL || text[0] == '/') {
-        return take_socket(g, path == NULL ? text : path, e);
-    }
-    if (after(text, "http://") != NULL) {
-        return take_url(g, text, e);
-    }
-    return err_set(e, ERR_CONFIG,
-                   "admin port: expected unix:///PATH or http://127.0.0.1:PORT[/#token=TOKEN]");
+    return text == NULL ? ERR_IO
+                        : admin_peer_parse(text, getenv(ADMIN_PEER_ENV_TOKEN),
+                                           "the broker's admin port", &g->admin, e);
 }
 
 void grants_fini(struct grants *g)
 {
-    explicit_bzero(g->token, sizeof(g->token));
+    admin_peer_fini(&g->admin);
 }
 
-void grants_address(const struct grants *g, char out[700])
+void grants_address(const struct grants *g, char out[ADMIN_PEER_TEXT_SIZE])
 {
-    if (g->peer.unix_socket != NULL) {
-        snprintf(out, 700, "unix://%s", g->socket);
-    } else {
-        snprintf(out, 700, "%s%s%s", g->base_url, g->token[0] == '\0' ? "" : "/#token=", g->token);
-    }
+    admin_peer_address(&g->admin, true, out);
 }
 
 /* ---- calls ---- */
@@ -133,7 +74,7 @@ static enum err call(struct grants *g, const char *method, const char *path, str
     struct fetch_request request = {
         .method = method, .path = path, .body = body, .total_ms = ADMIN_MS};
     char message[320];
-    enum err rc = fetch(g->driver, &g->peer, &request, out, e);
+    enum err rc = fetch(g->driver, &g->admin.peer, &request, out, e);
 
     if (rc == ERR_OK && out->status / 100 != 2) {
         fetch_message(out, message);
@@ -279,7 +220,7 @@ void grants_renew_later(struct grants *g, const char *id, uint32_t ttl_ms,
     snprintf(g->renewal, sizeof(g->renewal), "{\"ttl\":%u}", seconds(ttl_ms));
     struct fetch_request request = {
         .method = "PATCH", .path = path, .body = span_str(g->renewal), .total_ms = ADMIN_MS};
-    if (fetch_start(g->driver, &g->peer, &request, renewal, NULL) != ERR_OK) {
+    if (fetch_start(g->driver, &g->admin.peer, &request, renewal, NULL) != ERR_OK) {
         *renewal = NULL; /* the next one is due soon */
     }
 }

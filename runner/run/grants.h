@@ -8,22 +8,17 @@
 #ifndef TACTUS_RUNNER_GRANTS_H
 #define TACTUS_RUNNER_GRANTS_H
 
-#include "io/fetch.h"
+#include "net/admin_peer.h"
 #include "spec/settings.h"
 
 #include <limits.h>
 
-#define GRANTS_ENV_ADMIN       "TACTUS_BROKER_ADMIN"       /* an admin port, as --admin */
-#define GRANTS_ENV_ADMIN_TOKEN "TACTUS_BROKER_ADMIN_TOKEN" /* for one over TCP */
-#define GRANTS_ID_SIZE         65
+#define GRANTS_ID_SIZE 65
 
 /* Where the admin port is. */
 struct grants {
     struct driver *driver;
-    struct fetch_peer peer;
-    char socket[108];
-    char base_url[300];
-    char token[257];  /* wiped by grants_fini */
+    struct admin_peer admin;
     char renewal[32]; /* the body of a renewal under way */
 };
 
@@ -37,7 +32,7 @@ enum err grants_init(struct grants *g, struct driver *d, const char *text,
                      struct error *e) MUST_CHECK;
 void grants_fini(struct grants *g);
 /* `g` as one text that grants_init reads, token included. */
-void grants_address(const struct grants *g, char out[700]);
+void grants_address(const struct grants *g, char out[ADMIN_PEER_TEXT_SIZE]);
 
 struct grant_wish {
     const char *run; /* execution id */

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
-#include "io/driver.h"
+#include "net/driver.h"
 #include "run/grants.h"
 #include "run/keeper.h"
 #include "spec/settings.h"

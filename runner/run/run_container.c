@@ -77,7 +77,7 @@ struct places {
 /* The engine's socket, the broker's directories. */
 static void find_places(const struct run *r, struct places *p)
 {
-    const char *sockets[] = {r->grants.peer.unix_socket,
+    const char *sockets[] = {r->grants.admin.peer.unix_socket,
                              r->grant.endpoint[0] == '/' ? r->grant.endpoint : NULL};
     size_t n = 0;
 

@@ -239,7 +239,7 @@ def test_who_may_connect():
 @bound(30)
 def test_policy():
     rows = Rows()
-    with admin_broker(tcp=False, grant={"models": ["nothing/*"], "tools": []}) as broker:
+    with admin_broker(tcp=False, grant={"models": ["builtin/nothing"], "tools": []}) as broker:
         admin = Admin(broker)
         for name, grant, chat, tool in (
                 ("absent lists", {"models": None, "tools": None}, False, False),

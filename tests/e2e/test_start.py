@@ -26,7 +26,7 @@ def test_version_and_help():
         result = h.run([program, "--help"])
         equal((result.returncode, result.stderr), (0, ""))
         check(program.name in result.stdout and "--version" in result.stdout, result.stdout)
-    for option in ("--config", "--check-config", "--listen", "--dev", "--allow-missing-keys"):
+    for option in ("--config", "--check-config", "--print-config", "--listen", "--dev", "--allow-missing-keys"):
         check(option in h.run([PROGRAM, "--help"]).stdout, f"--help does not tell of {option}")
 
 
@@ -75,6 +75,9 @@ BAD = [
     ("two providers of one name", GOOD.replace("grants:", "  - { name: builtin, type: builtin } #!\ngrants:"), "name"),
     ("two grants of one name", GOOD + "  - { name: all } #!\n", "name"),
     ("unknown grant", GOOD.replace("grant: all }", "grant: most } #!"), "grant"),
+    ("models of no provider", GOOD.replace('models: [ "*" ]', 'models: [ "builtin/*", "opnai/*" ]').replace('tools: [ "*" ] }', 'tools: [ "*" ] } #!'), "opnai/*"),
+    ("client_cert without san", GOOD.replace('tools: [ "*" ] }', 'tools: [ "*" ], client_cert: {} } #!'), "client_cert"),
+    ("budget of a word", GOOD.replace('tools: [ "*" ] }', 'tools: [ "*" ], budget_usd: much } #!'), "budget_usd"),
     ("auth none without grant", GOOD.replace(", grant: all }", " } #!"), "grant"),
     ("not a URL", GOOD.replace('"tcp://127.0.0.1:0"', '"127.0.0.1"').replace("grant: all }", "grant: all } #!"), "url"),
     ("unknown scheme", GOOD.replace("tcp://", "ftp://").replace("grant: all }", "grant: all } #!"), "url"),
@@ -132,6 +135,28 @@ def test_check_config():
     # secrets need not be there
     with_key = GOOD.replace("grants:", "  - { name: o, type: openai, keys: [ { env: NO_SUCH_VARIABLE } ] }\ngrants:")
     equal(start(with_key, "--check-config").returncode, 0, "without the secret")
+
+
+@bound(30)
+def test_print_config():
+    """What is printed reads into the same; secrets are what they were: references."""
+    rows = Rows()
+    example = (h.ROOT / "deploy" / "broker.example.yml").read_text()
+    for name, text in (("small", GOOD), ("example", example)):
+        with rows(name):
+            printed = start(text, "--print-config")
+            equal((printed.returncode, printed.stderr), (0, ""))
+            again = start(printed.stdout, "--print-config")
+            equal(again.stdout, printed.stdout)
+            check("  idle_timeout: 600\n" in printed.stdout, "no defaults")
+    with rows("references"):
+        check('token: {file: "/etc/tactus/keys/ci"}' in printed.stdout, printed.stdout)
+    with rows("bad"):
+        result = start("x: 1\n", "--print-config")
+        equal((result.returncode, result.stdout), (os.EX_CONFIG, ""))
+    with rows("--dev"):
+        equal(h.run([h.BUILD / "tactus-broker", "--dev", "--print-config"], 10).returncode, os.EX_USAGE)
+    rows.close()
 
 
 @bound(20)

@@ -20,8 +20,8 @@ check_tree() {
         for (i in order) {
             rank[order[i]] = ranks[i]
         }
-        split("spec io engine relay run commands", runner_order, " ")
-        split("1 1 2 2 3 4", runner_ranks, " ")
+        split("spec engine relay run commands", runner_order, " ")
+        split("1 2 2 3 4", runner_ranks, " ")
         for (i in runner_order) {
             runner_rank[runner_order[i]] = runner_ranks[i]
         }

@@ -119,7 +119,7 @@ static const char EVERYTHING[] =
     "stream_usage: false}\n"
     "- {name: f, type: openai, keys: [{file: /k}]}\n"
     "- {name: builtin, type: builtin}\n"
-    "grants: [{name: a, models: ['*', 'x/*'], tools: [t]}, {name: b}]\n"
+    "grants: [{name: a, models: ['*', 'bu*/x'], tools: [t]}, {name: b}]\n"
     "limits: {max_connections: 5, max_message_bytes: 64KiB, max_json_depth: 1024, "
     "stall_timeout: 0.05, total_timeout: 2m}\n"
     "events: {max_event_bytes: 4096}\n"
@@ -498,7 +498,7 @@ static void test_no_memory(void **state)
     static const char text[] =
         "listeners:\n- {url: 'tls://[::1]:1', cert: c, key: k, client_ca: ca, grant: g}\n"
         "- {url: /s, grant: g}\nproviders:\n- {name: a, type: openai, keys: [{env: T_KEY_A}], "
-        "proxy: 'http://p'}\n- {name: b, type: builtin}\ngrants: [{name: g, models: [a], tools: "
+        "proxy: 'http://p'}\n- {name: b, type: builtin}\ngrants: [{name: g, models: [a/m], tools: "
         "[b]}]\n";
     struct config *c = NULL;
     enum err err = ERR_NOMEM;

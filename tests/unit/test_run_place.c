@@ -50,7 +50,7 @@ static void refused(enum err code, const char *id, const char *why)
     struct error e = {.code = ERR_OK};
     bool made = false;
 
-    assert_int_equal(run_place_make(base, id, &made, path, &e), code);
+    assert_int_equal(run_place_make(base, id, false, &made, path, &e), code);
     assert_string_equal(path, "untouched");
     assert_non_null(strstr(e.msg, why));
 }
@@ -62,7 +62,7 @@ static void make_with(mode_t mask)
     bool made = false;
     mode_t before = umask(mask);
 
-    assert_int_equal(run_place_make(base, "abc", &made, path, NULL), ERR_OK);
+    assert_int_equal(run_place_make(base, "abc", false, &made, path, NULL), ERR_OK);
     (void)umask(before);
     assert_true(made);
     (void)snprintf(place, sizeof(place), "%s/abc", base);
@@ -88,9 +88,9 @@ static void test_again(void **state)
     char second[RUN_PLACE_PATH_SIZE];
     bool made = false;
 
-    assert_int_equal(run_place_make(base, "abc", &made, first, NULL), ERR_OK);
+    assert_int_equal(run_place_make(base, "abc", false, &made, first, NULL), ERR_OK);
     made = false;
-    assert_int_equal(run_place_make(base, "abd", &made, second, NULL), ERR_OK);
+    assert_int_equal(run_place_make(base, "abd", false, &made, second, NULL), ERR_OK);
     assert_false(made);
     refused(ERR_IO, "abd", "cannot make the directory");
     assert_int_equal(fclose(fopen(first, "w")), 0);
@@ -111,7 +111,7 @@ static void test_bases(void **state)
     assert_int_equal(mkdir(base, 0700), 0);
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         assert_int_equal(chmod(base, good[i]), 0);
-        assert_int_equal(run_place_make(base, "abc", &made, path, NULL), ERR_OK);
+        assert_int_equal(run_place_make(base, "abc", false, &made, path, NULL), ERR_OK);
         run_place_remove(path);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -145,7 +145,7 @@ static void test_lengths(void **state)
     size_t fits = RUN_PLACE_PATH_SIZE - strlen(base) - strlen("//broker.sock") - 1;
     memset(id, 'a', sizeof(id));
     id[fits] = '\0';
-    assert_int_equal(run_place_make(base, id, &made, path, NULL), ERR_OK);
+    assert_int_equal(run_place_make(base, id, false, &made, path, NULL), ERR_OK);
     assert_int_equal(strlen(path), RUN_PLACE_PATH_SIZE - 1);
     run_place_remove(path);
     id[fits] = 'a';
@@ -162,7 +162,7 @@ static void test_not_empty(void **state)
     bool made = false;
 
     log_setup(LOG_ERROR, LOG_FORMAT_TEXT, NULL);
-    assert_int_equal(run_place_make(base, "abc", &made, path, NULL), ERR_OK);
+    assert_int_equal(run_place_make(base, "abc", false, &made, path, NULL), ERR_OK);
     (void)snprintf(other, sizeof(other), "%s/abc/other", base);
     assert_int_equal(fclose(fopen(other, "w")), 0);
     run_place_remove(path);

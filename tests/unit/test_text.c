@@ -274,13 +274,67 @@ static void test_size(void **state)
     }
 }
 
+static void nano_is(const char *text, uint64_t want, const char *want_rest)
+{
+    uint64_t v = 42;
+    const char *rest = NULL;
+
+    if (!text_nano(text, &v, &rest) || v != want || strcmp(rest, want_rest) != 0) {
+        fail_msg("'%s': %llu '%s'", text, (unsigned long long)v, rest == NULL ? "" : rest);
+    }
+}
+
+static void test_nano(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      ".",
+                                      ".5",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "x",
+                                      "1.",
+                                      "1.x",
+                                      "1.-5",
+                                      "1..5",
+                                      "1.0000000000",
+                                      "1.00000000000000000000000000000",
+                                      "1000000000",
+                                      "0000000001",
+                                      "99999999999999999999999999999999"};
+    uint64_t v = 42;
+    const char *rest = "untouched";
+
+    nano_is("0", 0, "");
+    nano_is("1", UINT64_C(1000000000), "");
+    nano_is("007", UINT64_C(7000000000), "");
+    nano_is("0.5", 500000000, "");
+    nano_is("0.000000001", 1, "");
+    nano_is("1.000000009", UINT64_C(1000000009), "");
+    nano_is("12.34", UINT64_C(12340000000), "");
+    nano_is("999999999.999999999", UINT64_C(999999999999999999), "");
+    nano_is("1e3", UINT64_C(1000000000), "e3");
+    nano_is("1.5e3", UINT64_C(1500000000), "e3");
+    nano_is("1.5.2", UINT64_C(1500000000), ".2");
+    nano_is("2 x", UINT64_C(2000000000), " x");
+    nano_is("3\xd9", UINT64_C(3000000000), "\xd9");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (text_nano(bad[i], &v, &rest)) {
+            fail_msg("'%s' was taken", bad[i]);
+        }
+    }
+    assert_true(v == 42);
+    assert_string_equal(rest, "untouched");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8_char),  cmocka_unit_test(test_utf8_every_code_point),
         cmocka_unit_test(test_utf8_valid), cmocka_unit_test(test_cut),
         cmocka_unit_test(test_glob),       cmocka_unit_test(test_u64),
-        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_size),       cmocka_unit_test(test_nano),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,13 @@
 /*
- * What the runner waits with: one event loop, one HTTP client, the signals that end a run. The
- * program is a straight line of steps; each step starts something on the loop and turns the loop
- * until it is done, so that everything else (streams, relays) moves on meanwhile.
+ * What a program that is no server waits with (the runner, brokerctl): one event loop, one HTTP
+ * client, the signals that end it. Such a program is a straight line of steps; each step starts
+ * something on the loop and turns the loop until it is done, so that everything else (streams,
+ * relays) moves on meanwhile.
  *
  * One thread. No callback that the loop calls may call driver_wait.
  */
-#ifndef TACTUS_RUNNER_DRIVER_H
-#define TACTUS_RUNNER_DRIVER_H
+#ifndef TACTUS_NET_DRIVER_H
+#define TACTUS_NET_DRIVER_H
 
 #include "base/err.h"
 #include "net/http_client.h"

@@ -1,5 +1,5 @@
 /* HTTP exchanges over net/http_client: see fetch.h. */
-#include "io/fetch.h"
+#include "net/fetch.h"
 
 #include "base/json.h"
 #include "base/json_span.h"

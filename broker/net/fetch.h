@@ -1,13 +1,13 @@
 /*
- * One HTTP exchange of the runner, with an engine or with the broker's admin port: waited for
- * (fetch), or going on beside others (fetch_start, fetch_done, fetch_end).
+ * One HTTP exchange of the runner or of brokerctl, with an engine or with the broker's admin port:
+ * waited for (fetch), or going on beside others (fetch_start, fetch_done, fetch_end).
  */
-#ifndef TACTUS_RUNNER_FETCH_H
-#define TACTUS_RUNNER_FETCH_H
+#ifndef TACTUS_NET_FETCH_H
+#define TACTUS_NET_FETCH_H
 
 #include "base/buf.h"
 #include "base/span.h"
-#include "io/driver.h"
+#include "net/driver.h"
 
 #define FETCH_BODY_MAX (16u * 1024u * 1024u) /* of an answer that is kept */
 

@@ -2,7 +2,7 @@
  * The loop and the waiting: see driver.h. Made by main once for a command; everything that talks to
  * an engine or a broker goes through it.
  */
-#include "io/driver.h"
+#include "net/driver.h"
 
 #include <signal.h>
 
