@@ -15,6 +15,12 @@ static uint64_t guess(uint64_t bytes)
     return bytes / CHARGE_BYTES_A_TOKEN + (bytes % CHARGE_BYTES_A_TOKEN != 0 ? 1 : 0);
 }
 
+/* Numbers of callers and providers may be any. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a <= UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
 /* The caller's bound of the reply; several bounds: the larger one is surely one. */
 static uint64_t output_bound(const struct chat_request *chat)
 {
@@ -68,7 +74,7 @@ bool charge_reserve(struct charge *c, struct request *r, const struct chat_param
     bill->provider = arena_dup(request_arena(r), span_str(params->provider->name));
     bill->model = arena_dup(request_arena(r), chat->model);
     c->input_guess = guess(chat->messages.text.n);
-    c->claim.tokens = c->input_guess + output;
+    c->claim.tokens = plus(c->input_guess, output);
     c->claim.priced = prices_upper(request_config(r)->prices, params->provider->name, chat->model.p,
                                    c->input_guess, output, &nano);
     c->claim.nano = (uint64_t)nano;
@@ -91,7 +97,7 @@ static void fill_bill(const struct charge *c, const struct reply *reply, enum ch
                       struct request_bill *bill)
 {
     const struct chat_usage *u = &reply->usage;
-    uint64_t output = guess(reply->held_bytes);
+    uint64_t output = guess(reply->held_bytes - reply->model.len); /* its name is no output */
     bool free_of_charge = end == CHARGE_FAILED && !reply->has_usage && reply->held_bytes == 0;
     bool has_input = reply->has_usage && u->prompt_tokens != CHAT_UNKNOWN;
     bool has_output = reply->has_usage && u->completion_tokens != CHAT_UNKNOWN;
@@ -135,7 +141,7 @@ void charge_settle(struct charge *c, const struct reply *reply, enum charge_end 
     bill->priced =
         prices_cost(request_config(r)->prices, bill->provider, bill->model, &kinds, &nano);
     bill->nano = (uint64_t)nano;
-    const struct meter_cost used = {.tokens = bill->input_tokens + bill->output_tokens,
+    const struct meter_cost used = {.tokens = plus(bill->input_tokens, bill->output_tokens),
                                     .nano = bill->nano,
                                     .priced = bill->priced};
     meter_settle(g->meter, &g->limits, clock_wall_ms(), &c->claim, &used);
