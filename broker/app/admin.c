@@ -368,15 +368,17 @@ static void on_request(void *ctx, struct httpd_request *r)
 /* ---- listeners ---- */
 
 /* In the configuration in force: a reload keeps number and order. */
-static const struct listener_config *door_config(const struct admin_door *d)
+static const struct listener_config *door_config(const struct admin *a, size_t i)
 {
-    return &d->admin->broker->config->admin.listeners[d - d->admin->doors];
+    return &a->broker->config->admin.listeners[i];
 }
 
 static void on_accept(void *ctx, int fd)
 {
     struct admin_door *d = ctx;
-    struct httpd_peer peer = {.is_unix = door_config(d)->kind == LISTENER_UNIX};
+    const struct admin *a = d->admin;
+    struct httpd_peer peer = {.is_unix =
+                                  door_config(a, (size_t)(d - a->doors))->kind == LISTENER_UNIX};
     struct ucred cred = {0};
     socklen_t size = sizeof(cred);
 
@@ -387,7 +389,7 @@ static void on_accept(void *ctx, int fd)
         }
         peer.uid = cred.uid;
     }
-    httpd_accept(d->admin->httpd, fd, &peer);
+    httpd_accept(a->httpd, fd, &peer);
 }
 
 static enum err open_door(struct admin *a, const struct listener_config *l, struct error *e)
@@ -415,7 +417,7 @@ static enum err open_door(struct admin *a, const struct listener_config *l, stru
 void admin_print_endpoints(const struct admin *a, bool token, FILE *out)
 {
     for (size_t i = 0; a != NULL && i < a->ndoors; i++) {
-        const struct listener_config *l = door_config(&a->doors[i]);
+        const struct listener_config *l = door_config(a, i);
         if (l->kind == LISTENER_UNIX) {
             fprintf(out, "http+unix://%s\n", l->path);
             continue;
@@ -465,7 +467,6 @@ enum err admin_new(struct broker *b, struct admin **out, struct error *e)
         return err_set(e, ERR_NOMEM, "out of memory for the admin API");
     }
     a->broker = b;
-    list_init(&a->readings);
     a->own = geteuid();
     enum err rc = open_all(a, e);
     if (rc != ERR_OK) {
@@ -483,13 +484,12 @@ void admin_free(struct admin *a)
     }
     for (size_t i = 0; i < a->ndoors; i++) {
         listener_stop(a->doors[i].listener);
-        const struct listener_config *l = door_config(&a->doors[i]);
+        const struct listener_config *l = door_config(a, i);
         if (l->kind == LISTENER_UNIX && !a->doors[i].passed) {
             (void)unlink(l->path);
         }
     }
-    admin_cancel_readings(a);
-    httpd_free(a->httpd);
+    httpd_free(a->httpd); /* who waits for the ledger is told, and does not any more */
     event_streams_free(a->streams);
     a->broker->streams = NULL;
     free(a->doors);

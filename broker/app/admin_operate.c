@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "ledger/ledger.h"
 #include "tactus/protocol.h"
@@ -30,14 +29,6 @@ bool admin_answer_ready(struct call *c)
 }
 
 /* ---- status ---- */
-
-static void put_time(struct buf *b, const char *name, int64_t wall_ms)
-{
-    char time[CLOCK_RFC3339_SIZE];
-
-    clock_rfc3339(wall_ms, time);
-    buf_printf(b, ",\"%s\":\"%s\"", name, time);
-}
 
 static void put_providers(struct buf *b, const struct config *c)
 {
@@ -78,11 +69,13 @@ bool admin_answer_status(struct call *c)
 
     buf_printf(out, "{\"version\":\"%s\",\"state\":\"%s\",\"uptime_seconds\":%lld", TACTUS_VERSION,
                b->stopping ? "draining" : "running", (long long)(up > 0 ? up / 1000 : 0));
-    put_time(out, "started_at", b->started_at);
+    buf_put_str(out, ",\"started_at\":");
+    json_put_time(out, b->started_at);
     buf_printf(out, ",\"workers\":%u,\"connections\":%zu,\"inflight\":%zu", b->nworkers,
                atomic_load(&b->totals.connections), atomic_load(&b->totals.inflight));
     buf_printf(out, ",\"config\":{\"generation\":%llu", (unsigned long long)b->generation);
-    put_time(out, "loaded_at", b->loaded_at);
+    buf_put_str(out, ",\"loaded_at\":");
+    json_put_time(out, b->loaded_at);
     buf_put_char(out, '}');
     put_providers(out, b->config);
     put_ledger(out, b->ledger);
@@ -103,8 +96,6 @@ bool admin_answer_reload(struct call *c)
     if (broker_reload(c->admin->broker, &c->reply, &e) == ERR_OK) {
         return true;
     }
-    log_error("broker", LOG_MSG("reload failed, the configuration before stays in force"),
-              LOG_STR("why", e.msg));
     return e.code == ERR_NOMEM
                ? admin_fault_no_memory(&c->fault)
                : admin_fault_set(&c->fault, 422, ADMIN_E_UNPROCESSABLE, "%s", e.msg);
@@ -124,23 +115,16 @@ bool admin_answer_drain(struct call *c)
 
 /* A question to the ledger, until it is answered or the server goes. */
 struct reading {
-    struct list node;
     struct httpd_request *request;
     struct ledger_reading *asked;
 };
-
-static void reading_free(struct reading *r)
-{
-    list_remove(&r->node);
-    free(r);
-}
 
 static void on_gone(void *ctx)
 {
     struct reading *r = ctx;
 
     ledger_reading_cancel(r->asked);
-    reading_free(r);
+    free(r);
 }
 
 static void on_rows(void *ctx, enum err rc, struct buf *rows)
@@ -149,7 +133,7 @@ static void on_rows(void *ctx, enum err rc, struct buf *rows)
     struct httpd_request *request = r->request;
     struct admin_fault f;
 
-    reading_free(r);
+    free(r);
     if (rc == ERR_OK) {
         httpd_reply(request, &(struct httpd_reply){.status = 200,
                                                    .content_type = ADMIN_JSON,
@@ -235,11 +219,10 @@ bool admin_answer_usage(struct call *c)
         return admin_fault_no_memory(&c->fault);
     }
     r->request = c->request;
-    list_push_back(&a->readings, &r->node);
     enum err rc =
         ledger_ask(a->broker->ledger, &q, a->broker->workers[0].loop, on_rows, r, &r->asked, &e);
     if (rc != ERR_OK) {
-        reading_free(r);
+        free(r);
         return rc == ERR_LIMIT
                    ? admin_fault_set(&c->fault, 429, TACTUS_E_TOO_MANY_REQUESTS, "%s", e.msg)
                    : admin_fault_no_memory(&c->fault);
@@ -247,13 +230,4 @@ bool admin_answer_usage(struct call *c)
     httpd_later(c->request, on_gone, r);
     c->streaming = true;
     return true;
-}
-
-void admin_cancel_readings(struct admin *a)
-{
-    for (struct list *n = a->readings.next; n != &a->readings; n = n->next) {
-        struct reading *r = LIST_ENTRY(n, struct reading, node);
-        ledger_reading_cancel(r->asked);
-        r->asked = NULL;
-    }
 }

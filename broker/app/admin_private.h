@@ -5,7 +5,6 @@
 
 #include "app/app_private.h"
 #include "base/buf.h"
-#include "base/list.h"
 #include "http/admin_fault.h"
 #include "http/httpd.h"
 
@@ -17,7 +16,6 @@ struct admin {
     struct broker *broker;
     struct httpd *httpd;
     struct event_streams *streams;
-    struct list readings;     /* of the ledger, not answered yet */
     struct admin_door *doors; /* one an admin listener of the configuration */
     size_t ndoors;
     uid_t own; /* the broker's user */
@@ -47,7 +45,5 @@ bool admin_answer_status(struct call *c);
 bool admin_answer_reload(struct call *c);
 bool admin_answer_drain(struct call *c);
 bool admin_answer_usage(struct call *c);
-/* Before the server and the ledger go. */
-void admin_cancel_readings(struct admin *a);
 
 #endif

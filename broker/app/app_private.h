@@ -101,7 +101,7 @@ bool worker_use(struct worker *w, struct snapshot *s);
 void broker_drain(struct broker *b);
 
 /* reload.c: reads the configuration again. Appends what changed, as JSON. A failure leaves all as
- * it was; its message says why. */
+ * it was; its message (`e` is not NULL) says why, and is in the log. */
 enum err broker_reload(struct broker *b, struct buf *report, struct error *e) MUST_CHECK;
 void broker_tell_workers(void *broker);
 

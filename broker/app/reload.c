@@ -168,6 +168,10 @@ enum err broker_reload(struct broker *b, struct buf *report, struct error *e)
 {
     service_reloading(b->options.service);
     enum err rc = reload(b, report, e);
+    if (rc != ERR_OK) {
+        log_error("broker", LOG_MSG("reload failed, the configuration before stays in force"),
+                  LOG_STR("why", e->msg));
+    }
     service_ready(b->options.service);
     return rc;
 }

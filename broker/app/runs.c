@@ -29,7 +29,7 @@
 
 /* ---- memory ---- */
 
-static void run_free(struct run *run)
+void run_free(struct run *run)
 {
     grant_unref(run->grant);
     free(run->config.url);
@@ -439,11 +439,6 @@ struct run *run_new(struct runs *runs)
     return run;
 }
 
-void run_discard(struct run *run)
-{
-    run_free(run);
-}
-
 bool run_open(struct run *run, const struct admin_grant *wanted, struct admin_fault *f)
 {
     struct runs *runs = run->runs;
@@ -523,14 +518,6 @@ static void put_text(struct buf *b, const char *name, const char *text)
     json_put_string(b, span_str(text));
 }
 
-static void put_time(struct buf *b, const char *name, int64_t wall_ms)
-{
-    char time[CLOCK_RFC3339_SIZE];
-
-    clock_rfc3339(wall_ms, time);
-    buf_printf(b, ",\"%s\":\"%s\"", name, time);
-}
-
 static void put_members(const struct run *run, struct buf *b)
 {
     put_text(b, "id", run->id);
@@ -546,7 +533,8 @@ static void put_members(const struct run *run, struct buf *b)
         buf_put_char(b, ',');
         put_text(b, "ca_file", run->ca_file);
     }
-    put_time(b, "expires_at", run->expires_at);
+    buf_put_str(b, ",\"expires_at\":");
+    json_put_time(b, run->expires_at);
 }
 
 void run_put_brief(const struct run *run, const struct secret *token, struct buf *b)
@@ -565,7 +553,8 @@ void run_put_json(struct run *run, struct buf *b)
 
     buf_put_char(b, '{');
     put_members(run, b);
-    put_time(b, "created_at", run->created_at);
+    buf_put_str(b, ",\"created_at\":");
+    json_put_time(b, run->created_at);
     buf_put_char(b, ',');
     put_text(b, "transport", run->listens ? kinds[run->config.kind] : "none");
     grant_put_policy(run->grant, b);

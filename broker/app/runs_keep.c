@@ -135,7 +135,7 @@ static bool restore(struct run *run, struct span json, uint32_t ttl_ms, struct a
         wanted.ttl_ms = ttl_ms;
         good = run_open(run, &wanted, f);
     } else {
-        run_discard(run);
+        run_free(run);
     }
     arena_fini(&arena);
     return good;

@@ -58,8 +58,8 @@ struct run {
 /* A run that is in no list yet; NULL: out of memory. Its id and its grant's token are the caller's
  * to fill in. */
 struct run *run_new(struct runs *runs);
-/* Frees one that was not opened. */
-void run_discard(struct run *run);
+/* Frees one that is in no list. */
+void run_free(struct run *run);
 /* Opens it and puts it into the list. False: it is gone. */
 bool run_open(struct run *run, const struct admin_grant *wanted, struct admin_fault *f);
 

@@ -31,31 +31,13 @@ static void put_methods(struct buf *b, const struct methods *m)
     buf_put_char(b, ']');
 }
 
-/* The part of a "provider/model" pattern that is about models, when it can match this provider. */
-static const char *model_glob(const char *pattern, const char *provider)
-{
-    const char *slash = strchr(pattern, '/');
-    char head[128];
-
-    if (slash == NULL) {
-        return strchr(pattern, '*') != NULL ? pattern : NULL;
-    }
-    size_t n = (size_t)(slash - pattern);
-    if (n >= sizeof(head)) {
-        return NULL;
-    }
-    memcpy(head, pattern, n);
-    head[n] = '\0';
-    return text_glob(head, provider) ? slash + 1 : NULL;
-}
-
 static void put_models(struct buf *b, const struct grant *g, const char *provider)
 {
     size_t n = 0;
 
     buf_put_str(b, ",\"models\":[");
     for (size_t i = 0; i < g->nmodels; i++) {
-        const char *glob = model_glob(g->models[i], provider);
+        const char *glob = grant_model_glob(g->models[i], provider);
         if (glob != NULL) {
             put_comma(b, &n);
             json_put_string(b, span_str(glob));
@@ -67,7 +49,7 @@ static void put_models(struct buf *b, const struct grant *g, const char *provide
 static bool may_use(const struct grant *g, const char *provider)
 {
     for (size_t i = 0; i < g->nmodels; i++) {
-        if (model_glob(g->models[i], provider) != NULL) {
+        if (grant_model_glob(g->models[i], provider) != NULL) {
             return true;
         }
     }

@@ -1,6 +1,7 @@
 /* Writing JSON, and cJSON documents from text the scanner has approved: see json.h. */
 #include "base/json.h"
 
+#include "base/clock.h"
 #include "base/json_span.h"
 #include "base/json_span_private.h"
 #include "base/text.h"
@@ -97,6 +98,14 @@ void json_put_string(struct buf *b, struct span text)
 void json_put_u64(struct buf *b, uint64_t v)
 {
     buf_printf(b, "%llu", (unsigned long long)v);
+}
+
+void json_put_time(struct buf *b, int64_t wall_ms)
+{
+    char time[CLOCK_RFC3339_SIZE];
+
+    clock_rfc3339(wall_ms, time);
+    buf_printf(b, "\"%s\"", time);
 }
 
 void json_put_double(struct buf *b, double v)

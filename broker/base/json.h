@@ -22,6 +22,9 @@ void json_put_escaped(struct buf *b, struct span text);
 
 void json_put_u64(struct buf *b, uint64_t v);
 
+/* Wall-clock milliseconds as RFC 3339 in UTC, with quotes. */
+void json_put_time(struct buf *b, int64_t wall_ms);
+
 /* Shortest form that reads back as the same double; null when not finite. */
 void json_put_double(struct buf *b, double v);
 

@@ -154,20 +154,19 @@ static void append(struct bus *bus, struct entry *e)
 static enum err make_tail(const struct grant *grant, struct json_value type, struct span event,
                           const struct redact *redact, struct buf *b)
 {
-    char time[CLOCK_RFC3339_SIZE];
     struct buf decoded;
     struct buf name;
 
     buf_init(&decoded, 256);
     buf_init(&name, BUS_RING_BYTES);
-    clock_rfc3339(clock_wall_ms(), time);
     json_string_decode(type, &decoded, NULL);
     enum err rc = buf_status(&decoded);
     if (rc == ERR_OK) {
         redact_text(redact, buf_span(&decoded), false, &name);
         rc = buf_status(&name);
     }
-    buf_printf(b, ",\"time\":\"%s\"", time);
+    buf_put_str(b, ",\"time\":");
+    json_put_time(b, clock_wall_ms());
     if (grant->run != NULL) {
         buf_put_str(b, ",\"run\":");
         json_put_string(b, span_str(grant->run));

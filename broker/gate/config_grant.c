@@ -4,22 +4,16 @@
  */
 #include "gate/config_private.h"
 
-#include "base/text.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Whether a "provider/model" pattern can match a model of a configured provider. */
 static bool matches_provider(const struct config *c, const char *pattern)
 {
-    const char *slash = strchr(pattern, '/');
-    bool matches = slash == NULL && strchr(pattern, '*') != NULL;
+    bool matches = false;
 
-    for (size_t i = 0; i < c->nproviders && slash != NULL && !matches; i++) {
-        char head[CONFIG_GLOB_HEAD];
-        int n = snprintf(head, sizeof(head), "%.*s", (int)(slash - pattern), pattern);
-        matches = n > 0 && (size_t)n < sizeof(head) && text_glob(head, c->providers[i].name);
+    for (size_t i = 0; i < c->nproviders && !matches; i++) {
+        matches = grant_model_glob(pattern, c->providers[i].name) != NULL;
     }
     return matches;
 }

@@ -10,8 +10,7 @@
 
 #define CONFIG_WORKERS_MAX  256
 #define CONFIG_MODE_DEFAULT 0660u
-#define CONFIG_GLOB_HEAD    128u /* bytes of the part of a pattern that is about providers */
-#define CONFIG_TOKEN_GOOD   32u  /* characters of a token that is hard to guess */
+#define CONFIG_TOKEN_GOOD   32u /* characters of a token that is hard to guess */
 
 /* ---- the file ---- */
 

@@ -56,19 +56,26 @@ static enum err new_variable(const struct secret *s, struct error *e)
         s->source);
 }
 
+/* The loaded secret of `c` that comes from where `s` does; NULL: there is none. */
+static const struct secret *find_loaded(const struct config *c, const struct secret *s)
+{
+    for (size_t i = 0; secret_at(c, i) != NULL; i++) {
+        const struct secret *old = secret_at(c, i);
+        if (old->bytes != NULL && secret_same_source(s, old)) {
+            return old;
+        }
+    }
+    return NULL;
+}
+
 /* One of the environment was read at the start. */
 static enum err load_again(struct secret *s, const struct config *before, struct error *e)
 {
     if (before == NULL || s->kind != SECRET_ENV) {
         return secret_load(s, e);
     }
-    for (size_t i = 0; secret_at(before, i) != NULL; i++) {
-        const struct secret *old = secret_at(before, i);
-        if (old->bytes != NULL && secret_same_source(s, old)) {
-            return secret_copy(s, old);
-        }
-    }
-    return new_variable(s, e);
+    const struct secret *old = find_loaded(before, s);
+    return old != NULL ? secret_copy(s, old) : new_variable(s, e);
 }
 
 static enum err remember(struct config *c, const struct secret *s, const char *whose,
@@ -140,14 +147,12 @@ static enum err take_over_token(const struct secret *source, struct grant *g,
             return ERR_OK;
         }
     }
-    for (size_t i = 0; secret_at(before, i) != NULL; i++) { /* it may have been another's */
-        const struct secret *old = secret_at(before, i);
-        if (old->bytes != NULL && old->n <= GRANT_TOKEN_MAX && secret_same_source(source, old)) {
-            keep_hash(g, old->sha256);
-            return ERR_OK;
-        }
+    const struct secret *other = find_loaded(before, source); /* it may have been another's */
+    if (other == NULL || other->n > GRANT_TOKEN_MAX) {
+        return new_variable(source, e);
     }
-    return new_variable(source, e);
+    keep_hash(g, other->sha256);
+    return ERR_OK;
 }
 
 static enum err load_token(struct config *c, size_t i, const struct config *before, struct error *e)

@@ -9,8 +9,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define MODEL_NAME_MAX 1024 /* "provider/model" with its NUL */
+#define PROVIDER_NAME_MAX 128  /* a pattern of it, with its NUL */
+#define MODEL_NAME_MAX    1024 /* "provider/model" with its NUL */
 
 static bool any_matches(char *const *patterns, size_t n, const char *name)
 {
@@ -34,6 +36,23 @@ bool grant_allows_model(const struct grant *g, const char *provider, const char 
         return false;
     }
     return any_matches(g->models, g->nmodels, name);
+}
+
+const char *grant_model_glob(const char *pattern, const char *provider)
+{
+    const char *slash = strchr(pattern, '/');
+    char head[PROVIDER_NAME_MAX];
+
+    if (slash == NULL) {
+        return strchr(pattern, '*') != NULL ? pattern : NULL;
+    }
+    size_t n = (size_t)(slash - pattern);
+    if (n >= sizeof(head)) {
+        return NULL;
+    }
+    memcpy(head, pattern, n);
+    head[n] = '\0';
+    return text_glob(head, provider) ? slash + 1 : NULL;
 }
 
 bool grant_allows_tool(const struct grant *g, const char *tool)

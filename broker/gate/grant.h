@@ -42,4 +42,8 @@ void grant_unref(struct grant *g);
 bool grant_allows_model(const struct grant *g, const char *provider, const char *model);
 bool grant_allows_tool(const struct grant *g, const char *tool);
 
+/* The part of a "provider/model" pattern that is about models, when it can match one of this
+ * provider; else NULL. */
+const char *grant_model_glob(const char *pattern, const char *provider);
+
 #endif
