@@ -16,13 +16,17 @@ bool event_head_partial(const struct event_head *h)
     return h->in_line;
 }
 
+static bool begins_with(struct span s, struct span with)
+{
+    return s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
+}
+
 static bool is_terminal(struct span text)
 {
     static const char *const names[] = {"\"done\"", "\"error\"", "\"response\"", "\"timeout\""};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        size_t n = strlen(names[i]);
-        if (text.n >= n && memcmp(text.p, names[i], n) == 0) {
+        if (begins_with(text, span_str(names[i]))) {
             return true;
         }
     }
@@ -42,15 +46,25 @@ static size_t string_length(struct span s)
     return 0;
 }
 
-/* The id of the line in h->text, when it ends a request. */
-static bool read_head(struct event_head *h, struct span *id)
+/* What follows the name `event` of an event without an id. A line that is no request is a
+ * BadRequest, after which the next line is read. */
+static bool ends_connection(struct span event)
+{
+    static const struct span error = {"\"error\",\"error\":{\"type\":", 24};
+    static const struct span bad_request = {"\"BadRequest\"", 12};
+
+    return begins_with(event, error) && !begins_with(span_after(event, error.n), bad_request);
+}
+
+/* What the line in h->text ends. */
+static bool read_head(struct event_head *h, struct event_end *end)
 {
     static const struct span first = {"{\"id\":", 6};
     static const struct span second = {",\"event\":", 9};
     struct span s = span_of(h->text, h->n);
     struct buf text;
 
-    if (s.n < first.n || memcmp(s.p, first.p, first.n) != 0) {
+    if (!begins_with(s, first)) {
         return false;
     }
     s = span_after(s, first.n);
@@ -58,8 +72,7 @@ static bool read_head(struct event_head *h, struct span *id)
     struct json_value value = {
         .text = span_of(s.p, n), .type = JSON_STRING, .escaped = n > 0 && memchr(s.p, '\\', n)};
     s = span_after(s, n);
-    if (n == 0 || s.n < second.n || memcmp(s.p, second.p, second.n) != 0 ||
-        !is_terminal(span_after(s, second.n))) {
+    if (n == 0 || !begins_with(s, second) || !is_terminal(span_after(s, second.n))) {
         return false;
     }
     buf_init(&text, EVENT_HEAD_MAX);
@@ -68,12 +81,15 @@ static bool read_head(struct event_head *h, struct span *id)
     if (ok && text.len > 0) {
         memcpy(h->id, text.p, text.len);
     }
-    *id = span_of(h->id, text.len);
+    *end = (struct event_end){
+        .id = span_of(h->id, text.len),
+        .connection = text.len == 0 && ends_connection(span_after(s, second.n)),
+    };
     buf_fini(&text);
     return ok;
 }
 
-bool event_head_next(struct event_head *h, struct span *in, struct span *id)
+bool event_head_next(struct event_head *h, struct span *in, struct event_end *end)
 {
     while (in->n > 0) {
         const char *newline = memchr(in->p, '\n', in->n);
@@ -89,7 +105,7 @@ bool event_head_next(struct event_head *h, struct span *in, struct span *id)
             return false;
         }
         *in = span_after(*in, n + 1);
-        bool terminal = read_head(h, id);
+        bool terminal = read_head(h, end);
         event_head_init(h);
         if (terminal) {
             return true;

@@ -37,6 +37,7 @@ struct relay {
     size_t nids;
     struct buf head;         /* of the request that is coming */
     bool head_done;          /* its id was looked for */
+    bool ending;             /* the broker reads no more of this connection */
     bool dropping;           /* the rest of the request goes nowhere: its connection is lost */
     struct event_head event; /* of the event that is coming */
 };
@@ -102,8 +103,9 @@ static void lose(struct relay *r, const char *why)
 
     stream_close(r->stream);
     r->stream = NULL;
-    r->dropping =
-        true; /* until the request that is coming has ended; between two it means nothing */
+    r->ending = false;
+    /* until the request that is coming has ended; between two it means nothing */
+    r->dropping = true;
     if (event_head_partial(&r->event)) {
         (void)r->handler->on_reply(r->ctx, &newline, 1);
     }
@@ -113,6 +115,7 @@ static void lose(struct relay *r, const char *why)
         say_lost(r, span_of(w->id, w->n), why);
         forget(r, w);
     }
+    r->handler->on_drain(r->ctx); /* nothing waits any more */
 }
 
 /* ---- from the broker ---- */
@@ -121,13 +124,18 @@ static void on_data(void *ctx, const char *p, size_t n)
 {
     struct relay *r = ctx;
     struct span in = span_of(p, n);
-    struct span id;
+    struct event_end end;
 
     if (r->handler->on_reply(r->ctx, &in, 1) != ERR_OK) {
         log_warn("relay", LOG_MSG("a reply did not reach the container"));
     }
-    while (event_head_next(&r->event, &in, &id)) {
-        forget_id(r, id);
+    while (event_head_next(&r->event, &in, &end)) {
+        forget_id(r, end.id);
+        r->ending = r->ending || end.connection;
+    }
+    if (r->ending && !r->dropping) {
+        r->dropping = true;
+        r->handler->on_drain(r->ctx);
     }
 }
 
@@ -204,9 +212,12 @@ static void read_id(struct relay *r)
     buf_fini(&id);
 }
 
-/* The first bytes of a request. */
+/* The first bytes of a request. One after the error that ends a connection is not lost with it. */
 static void begin(struct relay *r)
 {
+    if (r->ending) {
+        lose(r, "The connection to the broker was lost");
+    }
     r->dropping = false;
     if (r->stream == NULL) {
         struct error e = {0};
@@ -250,7 +261,7 @@ void relay_request_end(struct relay *r)
 
 bool relay_congested(const struct relay *r)
 {
-    return r->stream != NULL && stream_congested(r->stream);
+    return r->stream != NULL && !r->ending && stream_congested(r->stream);
 }
 
 void relay_hold(struct relay *r, bool hold)
@@ -268,7 +279,7 @@ void relay_hold(struct relay *r, bool hold)
 
 size_t relay_queued(const struct relay *r)
 {
-    return r->stream == NULL ? 0 : stream_queued(r->stream);
+    return r->stream == NULL || r->ending ? 0 : stream_queued(r->stream);
 }
 
 size_t relay_inflight(const struct relay *r)

@@ -103,6 +103,15 @@ class Rows:
 # ---- processes ----------------------------------------------------------------------------------------------
 
 
+def open_files(pid: int) -> set[str]:
+    """What its descriptors are of, like socket:[4711]; one that is closed meanwhile is left out."""
+    names = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            names.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return names
+
+
 def start_time(pid: int) -> str:
     """Distinguishes a process from a later one with the same pid; "" when there is none or it is a zombie."""
     try:

@@ -47,14 +47,11 @@ def install() -> None:
 
 def listening_port(pid: int) -> int:
     """The TCP port on which a process listens; 0 while it does not."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    files = h.open_files(pid)
     with open("/proc/net/tcp") as table:
         for row in list(table)[1:]:
             fields = row.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in files:
                 return int(fields[1].split(":")[1], 16)
     return 0
 

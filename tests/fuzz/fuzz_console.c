@@ -99,9 +99,10 @@ static void run_events(const char *bytes, size_t n, size_t step, struct seen *se
     event_head_init(h);
     for (size_t at = 0; at < n; at += step) {
         struct span in = span_of(bytes + at, step < n - at ? step : n - at);
-        struct span id;
-        while (event_head_next(h, &in, &id)) {
-            mix(seen, id.p, id.n);
+        struct event_end end;
+        while (event_head_next(h, &in, &end)) {
+            mix(seen, end.id.p, end.id.n);
+            mix(seen, end.connection ? "!" : ".", 1);
         }
     }
     free(h);

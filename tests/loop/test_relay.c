@@ -238,6 +238,98 @@ static void test_lost_in_mid_request(void **state)
     bed_close(&b);
 }
 
+/* The broker reads no more after an error that ends the connection: the next request goes over a
+ * new one, also when the old one's end was not seen yet. */
+static void test_ended_by_the_broker(void **state)
+{
+    static const char *const errors[] = {"MessageTooLarge", "Overloaded", "InternalError"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        struct bed b;
+        char line[128];
+        bed_open(&b);
+        ask(&b, "{\"id\":\"a\"}");
+        relay_request(b.relay, SPAN("{\"id\":\"long\",\"pad\":\""));
+        accept_broker(&b);
+        snprintf(line, sizeof(line),
+                 "{\"id\":\"\",\"event\":\"error\",\"error\":{\"type\":\"%s\"}}\n", errors[i]);
+        far_say(&b.broker, line);
+        settle(&b);
+        assert_string_equal(b.in, line);
+        relay_request(b.relay, SPAN("\"}")); /* goes nowhere */
+        relay_request_end(b.relay);
+        settle(&b);
+        assert_string_equal(b.broker.in, "{\"id\":\"a\"}\n{\"id\":\"long\",\"pad\":\"");
+        b.n = 0;
+        ask(&b, "{\"id\":\"next\"}");
+        drop_broker(&b);
+        accept_broker(&b);
+        settle(&b);
+        assert_string_equal(b.in, LOST("a") LOST("long"));
+        assert_string_equal(b.broker.in, "{\"id\":\"next\"}\n");
+        assert_int_equal(relay_inflight(b.relay), 1);
+        bed_close(&b);
+    }
+}
+
+/* One that is about a single line does not. */
+static void test_error_of_a_line(void **state)
+{
+    static const char bad[] =
+        "{\"id\":\"\",\"event\":\"error\",\"error\":{\"type\":\"BadRequest\"}}\n";
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    ask(&b, "{\"id\":\"a\"}");
+    ask(&b, "nonsense");
+    accept_broker(&b);
+    far_say(&b.broker, bad);
+    settle(&b);
+    ask(&b, "{\"id\":\"b\"}");
+    settle(&b);
+    assert_string_equal(b.in, bad);
+    assert_string_equal(b.broker.in, "{\"id\":\"a\"}\nnonsense\n{\"id\":\"b\"}\n");
+    assert_int_equal(relay_inflight(b.relay), 2);
+    bed_close(&b);
+}
+
+/* What waited for a broker that is gone, or reads no more, waits no longer: more may come. */
+static void test_congested_at_the_end(void **state)
+{
+    char *filler = malloc(1u << 20);
+
+    (void)state;
+    assert_non_null(filler);
+    memset(filler, 'x', 1u << 20);
+    for (int lost = 0; lost < 2; lost++) {
+        struct bed b;
+        bed_open(&b);
+        relay_request(b.relay, SPAN("{\"id\":\"a\",\"pad\":\""));
+        accept_broker(&b);
+        b.broker.read_size = 0;
+        for (int i = 0; i < 8; i++) {
+            relay_request(b.relay, span_of(filler, 1u << 20));
+        }
+        settle(&b);
+        assert_true(relay_congested(b.relay));
+        b.drains = 0;
+        if (lost) {
+            drop_broker(&b);
+        } else {
+            far_say(&b.broker, "{\"id\":\"\",\"event\":\"error\",\"error\":{\"type\":"
+                               "\"MessageTooLarge\"}}\n");
+        }
+        settle(&b);
+        assert_false(relay_congested(b.relay));
+        assert_int_equal(relay_queued(b.relay), 0);
+        assert_int_equal(b.drains, 1);
+        bed_close(&b);
+    }
+    free(filler);
+}
+
 static void test_nobody_there(void **state)
 {
     struct bed b;
@@ -292,9 +384,15 @@ static void test_endpoints(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_ways),         cmocka_unit_test(test_long_request),
-        cmocka_unit_test(test_lost_in_mid_event), cmocka_unit_test(test_lost_in_mid_request),
-        cmocka_unit_test(test_nobody_there),      cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_long_request),
+        cmocka_unit_test(test_lost_in_mid_event),
+        cmocka_unit_test(test_lost_in_mid_request),
+        cmocka_unit_test(test_ended_by_the_broker),
+        cmocka_unit_test(test_error_of_a_line),
+        cmocka_unit_test(test_congested_at_the_end),
+        cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_hold),
         cmocka_unit_test(test_endpoints),
     };
 

@@ -20,9 +20,14 @@ static const char events[] =
     "{\"id\":\"e\",\"event\":\"done_not\"}\n"
     "{\"event\":\"done\",\"id\":\"f\"}\n"
     "not JSON at all\n"
+    "{\"id\":\"\",\"event\":\"error\",\"error\":{\"type\":\"BadRequest\",\"message\":\"\"}}\n"
+    "{\"id\":\"\",\"event\":\"done\",\"data\":{}}\n"
+    "{\"id\":\"o\",\"event\":\"error\",\"error\":{\"type\":\"Overloaded\"}}\n"
+    "{\"id\":\"\",\"event\":\"error\",\"error\":{\"type\":\"Overloaded\",\"message\":\"\"}}\n"
     "{\"id\":\"cut\",\"event\":\"done\"";
 
-static const char expected[] = "b|\xc3\xa9\n|q\"\\|t|";
+/* ! is the end of the connection. */
+static const char expected[] = "b|\xc3\xa9\n|q\"\\|t|||o|!|";
 
 /* Feeds `events` in pieces of `size` and joins the ids that come. */
 static void collect(size_t size, char *out, size_t out_size, bool *partial)
@@ -37,12 +42,15 @@ static void collect(size_t size, char *out, size_t out_size, bool *partial)
         char *copy = malloc(left < size ? left : size); /* so that a sanitizer sees reads past it */
         assert_non_null(copy);
         struct span in = span_of(copy, left < size ? left : size);
-        struct span id;
+        struct event_end end;
         memcpy(copy, events + at, in.n);
-        while (event_head_next(h, &in, &id)) {
-            assert_true(used + id.n + 1 < out_size);
-            memcpy(out + used, id.p, id.n);
-            used += id.n;
+        while (event_head_next(h, &in, &end)) {
+            assert_true(used + end.id.n + 3 < out_size);
+            memcpy(out + used, end.id.p, end.id.n);
+            used += end.id.n;
+            if (end.connection) {
+                out[used++] = '!';
+            }
             out[used++] = '|';
         }
         assert_int_equal(in.n, 0);
@@ -70,17 +78,17 @@ static void test_partial(void **state)
 {
     static const char line[] = "{\"id\":\"a\",\"event\":\"delta\"}\n";
     struct event_head *h = calloc(1, sizeof(*h));
-    struct span id;
+    struct event_end end;
 
     (void)state;
     assert_non_null(h);
     event_head_init(h);
     assert_false(event_head_partial(h));
     struct span in = span_of(line, 5);
-    assert_false(event_head_next(h, &in, &id));
+    assert_false(event_head_next(h, &in, &end));
     assert_true(event_head_partial(h));
     in = span_of(line + 5, sizeof(line) - 6);
-    assert_false(event_head_next(h, &in, &id));
+    assert_false(event_head_next(h, &in, &end));
     assert_false(event_head_partial(h));
     free(h);
 }
@@ -91,7 +99,7 @@ static void test_long_line(void **state)
     static const char head[] = "{\"id\":\"long\",\"event\":\"done\",\"data\":\"";
     struct event_head *h = calloc(1, sizeof(*h));
     char *filler = malloc(1u << 20);
-    struct span id;
+    struct event_end end;
 
     (void)state;
     assert_non_null(h);
@@ -99,14 +107,14 @@ static void test_long_line(void **state)
     memset(filler, 'x', 1u << 20);
     event_head_init(h);
     struct span in = SPAN(head);
-    assert_false(event_head_next(h, &in, &id));
+    assert_false(event_head_next(h, &in, &end));
     for (int i = 0; i < 8; i++) {
         in = span_of(filler, 1u << 20);
-        assert_false(event_head_next(h, &in, &id));
+        assert_false(event_head_next(h, &in, &end));
     }
     in = SPAN("\"}\n{");
-    assert_true(event_head_next(h, &in, &id));
-    assert_true(span_eq(id, SPAN("long")));
+    assert_true(event_head_next(h, &in, &end));
+    assert_true(span_eq(end.id, SPAN("long")));
     assert_int_equal(in.n, 1);
     free(filler);
     free(h);
