@@ -49,16 +49,16 @@ LIBS        = $(PKG_LIBS) -lpthread -lm
 
 # ---- sources, room by room: an arrow points one way only (ARCHITECTURE.md) ----
 BASE   := err buf bufq arena text clock json_span json_walk json redact log conf conf_events conf_load conf_print conf_scalar
-NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client driver fetch admin_peer
-GATE   := secret secret_command prices meter grant grant_source grant_table config config_grant config_secrets config_keys config_listener config_admin
+NET    := sha256 loop loop_write loop_signal loop_watch stream stream_tls tls tls_dev listener http_client http_client_request http_client_answer http_client_driver http_client_memory client driver fetch admin_peer aws_url aws_sign aws_profile aws_keys aws_environment aws_credentials aws_credentials_file aws_credentials_http
+GATE   := secret secret_command prices meter grant grant_source grant_table config config_grant config_secrets config_keys config_provider config_listener config_admin
 LEDGER := item schema store store_read ledger ledger_thread ledger_ask
 WIRE   := failure framing session caller request methods
-LLM    := neutral sse reply provider openai openai_build openai_read openai_tools openai_error builtin router charge chat_params chat
+LLM    := neutral sse reply provider tool_names conversation conversation_content conversation_params openai openai_build openai_read openai_tools azure_openai gemini gemini_build gemini_config gemini_read provider_error answer builtin providers aws_access attempt router charge chat_params chat
 TOOLS  := tool_call mcp
 EVENTS := emit control bus
 HTTP   := httpd httpd_request admin_fault admin_auth admin_body event_streams
 CTL    := output commands table operate operate_show help
-APP    := broker worker snapshot reload self dev run_place grant_json runs runs_keep admin admin_operate service
+APP    := broker worker snapshot reload aws_secrets self dev run_place grant_json runs runs_keep admin admin_operate service
 
 SPEC   := owner quantity settings volumes environment create_request workspace tree ignore source_hash
 ENGINE := engine engine_find engine_hints engine_place engine_image engine_container engine_exit engine_network progress registry_auth attach hijack frames tar
@@ -92,10 +92,11 @@ FUZZERS    := $(wildcard tests/fuzz/fuzz_*.c)
 UNIT_BIN := $(UNIT_TESTS:%.c=$(B)/%)
 LOOP_BIN := $(LOOP_TESTS:%.c=$(B)/%)
 FUZZ_BIN := $(FUZZERS:%.c=$(B)/%)
+BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 # Test programs let each allocation of ours fail in turn: the linker puts torture.c before malloc.
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 
-.PHONY: all help clean check check-unit check-loop check-e2e check-engine tests programs fuzz-replay fuzz \
+.PHONY: all help clean bench check check-unit check-loop check-e2e check-engine tests programs fuzz-replay fuzz \
         check-asan check-tsan check-clang check-valgrind lint format format-check demo install cov dist
 
 all: programs
@@ -145,6 +146,14 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(BROKER_LI
 	$(SAY) LINK $@
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/tests/bench/%: $(B)/tests/bench/%.o $(BROKER_LIB) $(LIB)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+# One line a measurement: its name, nanoseconds per operation.
+bench: $(BENCH_BIN)
+	@for program in $(BENCH_BIN); do $$program || exit 1; done
+
 -include $(wildcard $(B)/broker/*.d $(B)/broker/*/*.d $(B)/runner/*.d $(B)/runner/*/*.d $(B)/tests/*/*.d)
 .SECONDARY:
 
@@ -172,6 +181,7 @@ help:
 	@echo 'make check-clang      everything built by clang, warnings being errors'
 	@echo 'make lint             format, banned functions, layers, lengths, clang-tidy, cppcheck, shellcheck'
 	@echo 'make format           clang-format on every C file'
+	@echo 'make bench            what single operations cost, in nanoseconds, on the release build'
 	@echo 'make fuzz             each fuzz target for FUZZ_SECONDS (60) with libFuzzer (clang)'
 	@echo 'make cov              line coverage of unit and loop tests, by file'
 	@echo 'make install          DESTDIR, PREFIX (/usr/local)'

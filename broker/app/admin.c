@@ -152,7 +152,7 @@ static bool answer_change(struct call *c)
     return good;
 }
 
-static bool answer_end(struct call *c)
+static bool answer_delete(struct call *c)
 {
     struct run *run = NULL;
 
@@ -206,7 +206,7 @@ static const struct route ROUTES[] = {
     {"GET", "/v1/grants", answer_list, false},
     {"GET", "/v1/grants/", answer_get, false},
     {"PATCH", "/v1/grants/", answer_change, false},
-    {"DELETE", "/v1/grants/", answer_end, false},
+    {"DELETE", "/v1/grants/", answer_delete, false},
     {"GET", "/v1/events", answer_events, false},
     {"POST", "/v1/secrets/match", answer_match, false},
     {"GET", "/readyz", admin_answer_ready, true},
@@ -252,8 +252,8 @@ static const struct route *find_route(const struct httpd_request *request, const
     return NULL;
 }
 
-void admin_reply_fault(struct httpd_request *r, const struct admin_fault *f, const char *header,
-                       const char *value)
+void admin_reply_fault(const struct admin *a, struct httpd_request *r, const struct admin_fault *f,
+                       const char *header, const char *value)
 {
     struct buf b;
 
@@ -261,7 +261,7 @@ void admin_reply_fault(struct httpd_request *r, const struct admin_fault *f, con
               LOG_STR("path", httpd_path(r)), LOG_U64("status", f->status),
               LOG_STR("why", f->message));
     buf_init(&b, 8192);
-    admin_fault_put_json(f, &b);
+    admin_fault_put_json(f, a->broker->config->redact, &b);
     httpd_reply(r, &(struct httpd_reply){.status = f->status,
                                          .content_type = ADMIN_JSON,
                                          .body = buf_span(&b),
@@ -285,7 +285,7 @@ static void on_head(void *ctx, struct httpd_request *r)
     char allowed[64];
 
     if (!admin_auth_place(&caller, &f)) {
-        admin_reply_fault(r, &f, NULL, NULL);
+        admin_reply_fault(a, r, &f, NULL, NULL);
         return;
     }
     const struct route *route = find_route(r, &id, allowed, sizeof(allowed));
@@ -294,7 +294,7 @@ static void on_head(void *ctx, struct httpd_request *r)
     }
     if (!admin_auth_caller(&caller, a->own, &a->broker->config->admin.token, &f)) {
         bool unknown = f.status == 401;
-        admin_reply_fault(r, &f, unknown ? "WWW-Authenticate" : NULL, unknown ? "Bearer" : NULL);
+        admin_reply_fault(a, r, &f, unknown ? "WWW-Authenticate" : NULL, unknown ? "Bearer" : NULL);
     }
 }
 
@@ -330,7 +330,7 @@ static void reply_good(struct call *c)
 
     if (buf_status(&c->reply) != ERR_OK) {
         (void)admin_fault_no_memory(&c->fault);
-        admin_reply_fault(c->request, &c->fault, NULL, NULL);
+        admin_reply_fault(c->admin, c->request, &c->fault, NULL, NULL);
         return;
     }
     if (c->location != NULL) {
@@ -352,13 +352,13 @@ static void on_request(void *ctx, struct httpd_request *r)
     buf_init(&c.reply, MAX_REPLY);
     if (route == NULL && allowed[0] == '\0') {
         (void)admin_fault_set(&c.fault, 404, ADMIN_E_NOT_FOUND, "there is no such path");
-        admin_reply_fault(r, &c.fault, NULL, NULL);
+        admin_reply_fault(c.admin, r, &c.fault, NULL, NULL);
     } else if (route == NULL) {
         (void)admin_fault_set(&c.fault, 405, ADMIN_E_METHOD_NOT_ALLOWED, "this path has %s",
                               allowed);
-        admin_reply_fault(r, &c.fault, "Allow", allowed);
+        admin_reply_fault(c.admin, r, &c.fault, "Allow", allowed);
     } else if (!check_body(&c) || !route->answer(&c)) {
-        admin_reply_fault(r, &c.fault, NULL, NULL);
+        admin_reply_fault(c.admin, r, &c.fault, NULL, NULL);
     } else if (!c.streaming) {
         reply_good(&c);
     }

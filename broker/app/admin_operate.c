@@ -35,9 +35,7 @@ static void put_providers(struct buf *b, const struct config *c)
     buf_put_str(b, ",\"providers\":[");
     for (size_t i = 0; i < c->nproviders; i++) {
         const struct provider_config *p = &c->providers[i];
-        const char *key = p->key.kind == SECRET_NONE ? "none"
-                          : p->key.bytes == NULL     ? "missing"
-                                                     : "loaded";
+        const char *key = p->nkeys == 0 ? "none" : !config_has_key(p) ? "missing" : "loaded";
         buf_put_str(b, i > 0 ? ",{\"name\":" : "{\"name\":");
         json_put_string(b, span_str(p->name));
         buf_put_str(b, ",\"type\":");
@@ -89,16 +87,17 @@ bool admin_answer_reload(struct call *c)
 {
     struct error e = {.code = ERR_OK};
 
-    if (c->admin->broker->stopping) {
+    switch (broker_reload(c->admin->broker, &c->reply, &e)) {
+    case ERR_OK:
+        return true;
+    case ERR_CLOSED:
         return admin_fault_set(&c->fault, 503, TACTUS_E_SHUTTING_DOWN,
                                "The broker is shutting down");
+    case ERR_NOMEM:
+        return admin_fault_no_memory(&c->fault);
+    default:
+        return admin_fault_set(&c->fault, 422, ADMIN_E_UNPROCESSABLE, "%s", e.msg);
     }
-    if (broker_reload(c->admin->broker, &c->reply, &e) == ERR_OK) {
-        return true;
-    }
-    return e.code == ERR_NOMEM
-               ? admin_fault_no_memory(&c->fault)
-               : admin_fault_set(&c->fault, 422, ADMIN_E_UNPROCESSABLE, "%s", e.msg);
 }
 
 bool admin_answer_drain(struct call *c)
@@ -115,6 +114,7 @@ bool admin_answer_drain(struct call *c)
 
 /* A question to the ledger, until it is answered or the server goes. */
 struct reading {
+    const struct admin *admin;
     struct httpd_request *request;
     struct ledger_reading *asked;
 };
@@ -130,6 +130,7 @@ static void on_gone(void *ctx)
 static void on_rows(void *ctx, enum err rc, struct buf *rows)
 {
     struct reading *r = ctx;
+    const struct admin *admin = r->admin;
     struct httpd_request *request = r->request;
     struct admin_fault f;
 
@@ -149,7 +150,7 @@ static void on_rows(void *ctx, enum err rc, struct buf *rows)
     } else {
         (void)admin_fault_set(&f, 503, TACTUS_E_INTERNAL, "the ledger cannot be read just now");
     }
-    admin_reply_fault(request, &f, NULL, NULL);
+    admin_reply_fault(admin, request, &f, NULL, NULL);
 }
 
 static bool read_by(struct call *c, unsigned *by)
@@ -218,6 +219,7 @@ bool admin_answer_usage(struct call *c)
     if (r == NULL) {
         return admin_fault_no_memory(&c->fault);
     }
+    r->admin = a;
     r->request = c->request;
     enum err rc =
         ledger_ask(a->broker->ledger, &q, a->broker->workers[0].loop, on_rows, r, &r->asked, &e);

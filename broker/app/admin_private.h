@@ -35,8 +35,8 @@ struct call {
 
 #define ADMIN_JSON "application/json"
 
-void admin_reply_fault(struct httpd_request *r, const struct admin_fault *f, const char *header,
-                       const char *value);
+void admin_reply_fault(const struct admin *a, struct httpd_request *r, const struct admin_fault *f,
+                       const char *header, const char *value);
 
 /* ---- admin_operate.c; each true when it has answered, or will ---- */
 

@@ -63,6 +63,7 @@ struct broker {
     bool listening;    /* sockets of the configuration may be there */
     struct grant_table *grants;
     struct ledger *ledger; /* NULL: none is kept */
+    struct aws_environment *aws;
     struct bus *bus;
     struct wire_totals totals;
     struct wire_door *doors; /* one a listener */
@@ -79,6 +80,11 @@ struct broker {
     struct loop_deadline drain_deadline;
     struct loop_deadline use_deadline; /* a loop's mailbox was full: the reload is told again */
 };
+
+/* aws_secrets.c. Reads b->aws; before there are threads. ERR_CONFIG, ERR_NOMEM. */
+enum err aws_secrets_read(struct broker *b, struct error *e) MUST_CHECK;
+/* Of a configuration that is not in use yet. ERR_NOMEM. */
+enum err aws_secrets_redact(const struct broker *b, struct config *c, struct error *e) MUST_CHECK;
 
 enum err worker_init(struct worker *w, struct broker *b, unsigned index,
                      struct error *e) MUST_CHECK;
@@ -101,7 +107,8 @@ bool worker_use(struct worker *w, struct snapshot *s);
 void broker_drain(struct broker *b);
 
 /* reload.c: reads the configuration again. Appends what changed, as JSON. A failure leaves all as
- * it was; its message (`e` is not NULL) says why, and is in the log. */
+ * it was; its message (`e` is not NULL) says why, and is in the log. ERR_CLOSED: the broker is
+ * draining, nothing was read and the service manager not told. */
 enum err broker_reload(struct broker *b, struct buf *report, struct error *e) MUST_CHECK;
 void broker_tell_workers(void *broker);
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
+#include "net/aws_environment.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -234,8 +235,10 @@ static enum err keep_accounts(struct broker *b, struct error *e)
 static enum err init_parts(struct broker *b, struct config *config, struct error *e)
 {
     const char *events_file = b->options.events_file;
-    enum err rc = snapshot_new(config, &b->snapshot, e);
+    enum err rc = aws_secrets_read(b, e);
 
+    rc = rc == ERR_OK ? aws_secrets_redact(b, config, e) : rc;
+    rc = rc == ERR_OK ? snapshot_new(config, &b->snapshot, e) : rc;
     if (rc != ERR_OK) {
         return rc;
     }
@@ -347,6 +350,7 @@ void broker_free(struct broker *b)
         ledger_close(b->ledger);
     }
     runs_free(b->runs);
+    aws_environment_free(b->aws);
     bus_free(b->bus);
     for (size_t i = 0; b->listening && b->doors != NULL && i < b->nlisteners; i++) {
         if (b->config->listeners[i].kind == LISTENER_UNIX && !b->doors[i].passed) {

@@ -76,6 +76,9 @@ static enum err read_new(struct broker *b, struct config **out, struct error *e)
     if (rc == ERR_OK) {
         rc = config_load_secrets_again(c, b->config, b->options.allow_missing_keys, e);
     }
+    if (rc == ERR_OK) {
+        rc = aws_secrets_redact(b, c, e);
+    }
     if (rc != ERR_OK) {
         config_unref(c);
         return rc;
@@ -166,6 +169,10 @@ static enum err reload(struct broker *b, struct buf *report, struct error *e)
 
 enum err broker_reload(struct broker *b, struct buf *report, struct error *e)
 {
+    if (b->stopping) { /* the manager has been told STOPPING: READY would take that back */
+        log_info("broker", LOG_MSG("no reload: the broker is shutting down"));
+        return err_set(e, ERR_CLOSED, "the broker is shutting down");
+    }
     service_reloading(b->options.service);
     enum err rc = reload(b, report, e);
     if (rc != ERR_OK) {

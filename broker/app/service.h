@@ -13,9 +13,8 @@
  *   service_ready          when everything listens: at once before worker 0's loop runs
  *   service_reloading      on SIGHUP, before the configuration is read; then, however that ended,
  *                          service_ready
- *   service_stopping       when the drain begins
- *   service_watchdog_stop  before worker 0's loop is freed
- *   service_free           last
+ *   service_stopping       when the drain begins; after it neither service_reloading nor
+ * service_ready service_watchdog_stop  before worker 0's loop is freed service_free           last
  */
 #ifndef TACTUS_APP_SERVICE_H
 #define TACTUS_APP_SERVICE_H

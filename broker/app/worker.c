@@ -204,7 +204,7 @@ enum err worker_init(struct worker *w, struct broker *b, unsigned index, struct 
     if (rc != ERR_OK) {
         return rc;
     }
-    w->router = router_new(w->loop, w->http, b->snapshot->providers);
+    w->router = router_new(w->loop, w->http, b->snapshot->providers, b->aws);
     w->doors = calloc(b->nlisteners + 1, sizeof(*w->doors));
     if (w->router == NULL || w->doors == NULL) {
         return err_set(e, ERR_NOMEM, "out of memory for a worker");
@@ -264,10 +264,10 @@ void worker_fini(struct worker *w)
         return;
     }
     loop_run_closing(w->loop); /* messages that were on the way own what they carry */
+    router_free(w->router);
     if (w->http != NULL) {
         http_client_free(w->http);
     }
-    router_free(w->router);
     snapshot_unref(atomic_exchange(&w->next, NULL));
     snapshot_unref(w->snapshot);
     loop_free(w->loop);

@@ -17,89 +17,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define OPENAI_URL "https://api.openai.com/v1"
-
-/* ---- from the file to the snapshot ---- */
-
-/* What belongs to the other type only. */
-static enum err check_provider(const struct config_build *b, const struct provider_file *f)
-{
-    static const char *const remote[] = {"base_url", "keys", "ca_file", "proxy", "stream_usage"};
-
-    for (size_t i = 0; f->type == CONFIG_TYPE_BUILTIN && i < sizeof(remote) / sizeof(remote[0]);
-         i++) {
-        if (conf_has(b->doc, f, remote[i])) {
-            return conf_fault(b->doc, f, remote[i], b->e,
-                              "is not for type builtin, expected it only with type openai");
-        }
-    }
-    if (f->keys.n > 1) {
-        return conf_fault(b->doc, f, "keys", b->e,
-                          "has %zu keys, expected one: taking turns with several is not supported "
-                          "yet",
-                          f->keys.n);
-    }
-    for (size_t i = 0; i < b->c->nproviders; i++) {
-        const char *name = b->c->providers[i].name;
-        if (name != NULL && strcmp(name, f->name) == 0) {
-            return conf_fault(b->doc, f, "name", b->e,
-                              "is the name of another provider too, expected a new one");
-        }
-    }
-    return ERR_OK;
-}
-
-static enum err add_provider(struct config *c, struct provider_file *f)
-{
-    struct provider_config *p = &c->providers[c->nproviders++];
-    struct conf_secret *keys = f->keys.items;
-
-    p->name = config_steal(&f->name);
-    p->type = strdup(config_types[f->type]);
-    p->base_url = config_steal(&f->base_url);
-    p->ca_file = config_steal(&f->ca_file);
-    p->proxy = config_steal(&f->proxy);
-    p->stream_usage = f->stream_usage;
-    if (f->keys.n > 0) {
-        p->key = config_secret(&keys[0]);
-    }
-    if (f->type == CONFIG_TYPE_OPENAI && p->base_url == NULL) {
-        p->base_url = strdup(OPENAI_URL);
-        if (p->base_url == NULL) {
-            return ERR_NOMEM;
-        }
-    }
-    return p->type == NULL ? ERR_NOMEM : ERR_OK;
-}
-
-static enum err build_providers(struct config_build *b)
-{
-    struct provider_file *files = b->file->providers.items;
-    struct config *c = b->c;
-    size_t n = b->file->providers.n;
-
-    c->providers = calloc(n + 1, sizeof(*c->providers));
-    if (c->providers == NULL) {
-        return config_no_memory(b->e);
-    }
-    for (size_t i = 0; i < n; i++) {
-        enum err err = check_provider(b, &files[i]);
-        if (err != ERR_OK) {
-            return err;
-        }
-        if (add_provider(c, &files[i]) != ERR_OK) {
-            return config_no_memory(b->e);
-        }
-    }
-    if (n == 0) {
-        struct provider_file builtin = {.name = strdup("builtin"), .type = CONFIG_TYPE_BUILTIN};
-        if (builtin.name == NULL || add_provider(c, &builtin) != ERR_OK) {
-            return config_no_memory(b->e);
-        }
-    }
-    return ERR_OK;
-}
-
 static unsigned usable_cpus(void)
 {
     cpu_set_t set;
@@ -150,6 +67,7 @@ static enum err build(struct file *file, const struct conf_doc *doc, struct conf
     b.c->workers = file->workers != 0 ? file->workers : usable_cpus();
     b.c->drain_timeout = file->drain_timeout;
     b.c->limits = file->limits;
+    b.c->routing = file->routing;
     if (b.c->limits.max_connections == 0) {
         b.c->limits.max_connections = usable_connections();
     }
@@ -158,7 +76,8 @@ static enum err build(struct file *file, const struct conf_doc *doc, struct conf
     b.c->log_level = file->log_level;
     b.c->log_format = file->log_format;
     err = config_build_grants(&b);
-    err = err != ERR_OK ? err : build_providers(&b);
+    err = err != ERR_OK ? err : config_build_providers(&b);
+    err = err != ERR_OK ? err : config_build_models(&b);
     err = err != ERR_OK ? err : config_check_globs(&b);
     err = err != ERR_OK ? err : config_build_listeners(&b);
     err = err != ERR_OK || doc == NULL ? err : config_build_admin(&b);
@@ -257,13 +176,10 @@ void config_unref(struct config *c)
         config_listener_fini(&c->listeners[i]);
     }
     for (size_t i = 0; i < c->nproviders; i++) {
-        struct provider_config *p = &c->providers[i];
-        free(p->name);
-        free(p->type);
-        free(p->base_url);
-        secret_fini(&p->key);
-        free(p->ca_file);
-        free(p->proxy);
+        config_provider_fini(&c->providers[i]);
+    }
+    for (size_t i = 0; i < c->nmodels; i++) {
+        config_model_fini(&c->models[i]);
     }
     for (size_t i = 0; i < c->ngrants; i++) {
         grant_unref(c->grants[i]);
@@ -275,6 +191,7 @@ void config_unref(struct config *c)
     free(c->tokens);
     free(c->listeners);
     free(c->providers);
+    free(c->models);
     free(c->grants);
     free(c->usage_database);
     prices_free(c->prices);

@@ -35,13 +35,41 @@ struct listener_config {
 
 struct provider_config {
     char *name;
-    char *type; /* "openai", "builtin" */
-    char
-        *base_url; /* no slash at its end; default of the type when not configured; NULL: builtin */
-    struct secret key; /* kind SECRET_NONE: none is sent */
+    char *type;          /* "openai", "builtin", … */
+    char *base_url;      /* no slash at its end; NULL: the type's own */
+    struct secret *keys; /* none: none is sent */
+    size_t nkeys;
+    char *api_version; /* azure_openai */
+    char *region;      /* bedrock */
+    char *profile;     /* bedrock; NULL: AWS_PROFILE, or "default" */
     char *ca_file;
     char *proxy;
     bool stream_usage;
+};
+
+/* Whether any of its keys was there. */
+bool config_has_key(const struct provider_config *p);
+
+/* A name of ours for models, tried in order. */
+struct model_config {
+    char *name;
+    struct model_target {
+        size_t provider;   /* index into config.providers */
+        const char *model; /* points into `text` */
+        char *text;        /* PROVIDER/MODEL */
+    } * targets;
+    size_t ntargets;
+};
+
+/* When a call is tried again. Times in milliseconds. */
+struct routing_config {
+    unsigned retries; /* of one target, after the first try */
+    uint32_t backoff; /* the first pause is up to this long, each further one up to twice as long */
+    uint32_t max_backoff;      /* no pause is longer, unless the provider asks for it */
+    uint32_t max_retry_after;  /* a provider that asks for a longer pause is not waited for */
+    uint32_t key_rest;         /* of a key that was refused (401) */
+    unsigned breaker_failures; /* in a row, then a target is left out; 0: never */
+    uint32_t breaker_rest;     /* for so long */
 };
 
 struct limits {
@@ -86,6 +114,9 @@ struct config {
     size_t nlisteners;
     struct provider_config *providers;
     size_t nproviders;
+    struct model_config *models;
+    size_t nmodels;
+    struct routing_config routing;
     struct grant **grants;
     struct secret *tokens; /* one a grant; SECRET_NONE: it has none */
     size_t ngrants;

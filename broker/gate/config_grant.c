@@ -4,16 +4,21 @@
  */
 #include "gate/config_private.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a "provider/model" pattern can match a model of a configured provider. */
-static bool matches_provider(const struct config *c, const char *pattern)
+/* Whether a pattern can match a "provider/model" of a configured provider, or a name of ours. */
+static bool matches_model(const struct config *c, const char *pattern)
 {
     bool matches = false;
 
     for (size_t i = 0; i < c->nproviders && !matches; i++) {
         matches = grant_model_glob(pattern, c->providers[i].name) != NULL;
+    }
+    for (size_t i = 0; i < c->nmodels && !matches; i++) {
+        matches = text_glob(pattern, c->models[i].name);
     }
     return matches;
 }
@@ -25,10 +30,11 @@ enum err config_check_globs(const struct config_build *b)
     for (size_t i = 0; i < b->c->ngrants; i++) {
         const struct grant *g = b->c->grants[i];
         for (size_t j = 0; j < g->nmodels; j++) {
-            if (!matches_provider(b->c, g->models[j])) {
+            if (!matches_model(b->c, g->models[j])) {
                 return conf_fault(b->doc, &files[i], "models", b->e,
                                   "has \"%.100s\", which matches no model of any provider, "
-                                  "expected PROVIDER/MODEL of one in providers",
+                                  "expected PROVIDER/MODEL of one in providers, or a name "
+                                  "in models",
                                   g->models[j]);
             }
         }

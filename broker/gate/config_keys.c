@@ -11,7 +11,7 @@
 #define SECONDS(n) (UINT64_C(1000) * (n))
 #define DAYS(n)    SECONDS(86400 * UINT64_C(n))
 
-const char *const config_types[] = {"openai", "builtin", NULL};
+const char *const config_types[] = {"openai", "azure_openai", "gemini", "builtin", NULL};
 static const char *const HALF_CLOSES[] = {"finish", "cancel", NULL};
 static const char *const AUTHS[] = {"none", "required", NULL};
 static const char *const PERIODS[] = {"total", "day", "month", NULL}; /* enum meter_period */
@@ -78,19 +78,51 @@ static const struct conf_key PROVIDER_KEYS[] = {
     {FIELD("name", name), .type = CONF_NAME, .required = true,
      .doc = "What clients call it: a model is NAME/MODEL."},
     {FIELD("type", type), .type = CONF_ENUM, .choices = config_types, .required = true,
-     .doc = "openai (and everything compatible with it) or builtin (no network, deterministic)."},
+     .doc = "openai (and everything compatible with it), azure_openai, gemini, or builtin (no network, deterministic)."},
     {FIELD("base_url", base_url), .type = CONF_URL, .choices = WEB,
-     .doc = "openai: where its API is; absent: https://api.openai.com/v1."},
+     .doc = "Where its API is; absent: the provider's own, such as https://api.openai.com/v1."},
     {FIELD("keys", keys), .type = CONF_LIST_OF_SECRET, .max = 64,
-     .doc = "openai: its key, one at most; absent: none is sent."},
+     .doc = "Its keys, which take turns; absent: none is sent."},
+    {FIELD("api_version", api_version), .type = CONF_NAME,
+     .doc = "azure_openai: api-version of its URLs; absent: 2024-10-21."},
     {FIELD("ca_file", ca_file), .type = CONF_STRING,
-     .doc = "openai: file with the CAs to trust, PEM; absent: the system's."},
+     .doc = "File with the CAs to trust, PEM; absent: the system's."},
     {FIELD("proxy", proxy), .type = CONF_URL, .choices = PROXIES,
-     .doc = "openai: proxy to go through; proxy variables of the environment are not obeyed."},
+     .doc = "Proxy to go through; proxy variables of the environment are not obeyed."},
     {FIELD("stream_usage", stream_usage), .type = CONF_BOOL, .fallback = "true",
      .doc = "openai: ask for usage in streams (stream_options); false for servers that refuse it."},
 };
 static const struct conf_map PROVIDER = MAP_OF(PROVIDER_KEYS, struct provider_file);
+#undef FIELD
+
+#define FIELD(key, member) CONF_FIELD(key, struct model_file, member)
+static const struct conf_key MODEL_KEYS[] = {
+    {FIELD("name", name), .type = CONF_STRING, .min = 1, .max = 200, .required = true,
+     .doc = "What clients call it."},
+    {FIELD("targets", targets), .type = CONF_LIST_OF_STRING, .min = 1, .max = 16, .required = true,
+     .doc = "PROVIDER/MODEL, the first that works answers."},
+};
+static const struct conf_map MODEL = MAP_OF(MODEL_KEYS, struct model_file);
+#undef FIELD
+
+#define FIELD(key, member) CONF_FIELD(key, struct routing_config, member)
+static const struct conf_key ROUTING_KEYS[] = {
+    {FIELD("retries", retries), .type = CONF_UINT, .max = 10, .fallback = "2",
+     .doc = "How often one target is tried again, while nothing went to the client."},
+    {FIELD("backoff", backoff), .type = CONF_DURATION, .max = SECONDS(60), .fallback = "0.5",
+     .doc = "The first pause is up to this long, each further one up to twice as long."},
+    {FIELD("max_backoff", max_backoff), .type = CONF_DURATION, .max = SECONDS(600), .fallback = "8",
+     .doc = "No pause is longer, unless the provider asks for it."},
+    {FIELD("max_retry_after", max_retry_after), .type = CONF_DURATION, .max = SECONDS(600),
+     .fallback = "30", .doc = "A provider that asks for a longer pause is not waited for."},
+    {FIELD("key_rest", key_rest), .type = CONF_DURATION, .max = SECONDS(86400), .fallback = "60",
+     .doc = "Rest of a key that was refused, where there are others."},
+    {FIELD("breaker_failures", breaker_failures), .type = CONF_UINT, .max = 1000, .fallback = "5",
+     .doc = "Failures in a row, then a target is left out where there are others; 0: never."},
+    {FIELD("breaker_rest", breaker_rest), .type = CONF_DURATION, .max = SECONDS(86400),
+     .fallback = "30", .doc = "How long it is left out, before one call tries it again."},
+};
+static const struct conf_map ROUTING = MAP_OF(ROUTING_KEYS, struct routing_config);
 #undef FIELD
 
 #define FIELD(key, member) CONF_FIELD(key, struct client_cert_file, member)
@@ -211,6 +243,10 @@ static const struct conf_key FILE_KEYS[] = {
      .doc = "The admin API over HTTP; absent: there is none."},
     {FIELD("providers", providers), .type = CONF_LIST_OF_MAP, .map = &PROVIDER, .min = 1,
      .max = 256, .doc = "Where models are; absent: one of type builtin, named builtin."},
+    {FIELD("models", models), .type = CONF_LIST_OF_MAP, .map = &MODEL, .max = 256,
+     .doc = "Names of ours for models, each with the targets that are tried in order."},
+    {FIELD("routing", routing), .type = CONF_MAP, .map = &ROUTING,
+     .doc = "When a call is tried again."},
     {FIELD("grants", grants), .type = CONF_LIST_OF_MAP, .map = &GRANT, .min = 1, .max = 1024,
      .doc = "Who may use what."},
     {FIELD("prices", prices), .type = CONF_MAP, .map = &PRICES,

@@ -31,9 +31,15 @@ struct provider_file {
     int type;
     char *base_url;
     struct conf_list keys;
+    char *api_version;
     char *ca_file;
     char *proxy;
     bool stream_usage;
+};
+
+struct model_file {
+    char *name;
+    struct conf_list targets;
 };
 
 struct client_cert_file {
@@ -75,6 +81,8 @@ struct file {
     struct conf_list listeners;
     struct admin_file admin;
     struct conf_list providers;
+    struct conf_list models;
+    struct routing_config routing;
     struct conf_list grants;
     struct usage_file usage;
     struct prices_file prices;
@@ -84,7 +92,7 @@ struct file {
     int log_prompts;
 };
 
-enum { CONFIG_TYPE_OPENAI, CONFIG_TYPE_BUILTIN };
+enum { CONFIG_TYPE_OPENAI, CONFIG_TYPE_AZURE, CONFIG_TYPE_GEMINI, CONFIG_TYPE_BUILTIN };
 enum { AUTH_NONE, AUTH_REQUIRED };
 
 /* The names of provider types, by the enum above. */
@@ -140,6 +148,14 @@ enum err config_parse_url(struct listener_config *l, const char *url, const char
 bool config_same_place(const struct listener_config *a, const struct listener_config *b);
 enum err config_build_listeners(struct config_build *b) MUST_CHECK;
 void config_listener_fini(struct listener_config *l);
+
+/* ---- config_provider.c ---- */
+
+enum err config_build_providers(struct config_build *b) MUST_CHECK;
+/* After the providers. */
+enum err config_build_models(struct config_build *b) MUST_CHECK;
+void config_provider_fini(struct provider_config *p);
+void config_model_fini(struct model_config *m);
 
 /* ---- config_grant.c ---- */
 

@@ -15,10 +15,12 @@
 /* The i-th secret of `c`, by kind of owner; NULL at the end. */
 static const struct secret *secret_at(const struct config *c, size_t i)
 {
-    if (i < c->nproviders) {
-        return &c->providers[i].key;
+    for (size_t p = 0; p < c->nproviders; p++) {
+        if (i < c->providers[p].nkeys) {
+            return &c->providers[p].keys[i];
+        }
+        i -= c->providers[p].nkeys;
     }
-    i -= c->nproviders;
     if (i < c->ngrants) {
         return &c->tokens[i];
     }
@@ -90,24 +92,32 @@ static enum err remember(struct config *c, const struct secret *s, const char *w
     return err == ERR_OK ? ERR_OK : config_no_memory(e);
 }
 
-static enum err load_key(struct config *c, struct provider_config *p, const struct config *before,
-                         bool allow_missing, struct error *e)
+static enum err load_key(struct config *c, const char *provider, struct secret *key,
+                         const struct config *before, bool allow_missing, struct error *e)
 {
     struct error why = {.code = ERR_OK};
+    enum err err = load_again(key, before, &why);
 
-    if (p->key.kind == SECRET_NONE) {
-        return ERR_OK;
-    }
-    enum err err = load_again(&p->key, before, &why);
     if (err == ERR_CONFIG && allow_missing) {
-        log_warn("config", LOG_MSG("provider has no key"), LOG_STR("provider", p->name),
+        log_warn("config", LOG_MSG("provider has no key"), LOG_STR("provider", provider),
                  LOG_STR("why", why.msg));
         return ERR_OK;
     }
     if (err != ERR_OK) {
-        return err_set(e, err, "provider %s: %s", p->name, why.msg);
+        return err_set(e, err, "provider %s: %s", provider, why.msg);
     }
-    return remember(c, &p->key, p->name, e);
+    return remember(c, key, provider, e);
+}
+
+static enum err load_keys(struct config *c, struct provider_config *p, const struct config *before,
+                          bool allow_missing, struct error *e)
+{
+    enum err err = ERR_OK;
+
+    for (size_t i = 0; i < p->nkeys && err == ERR_OK; i++) {
+        err = load_key(c, p->name, &p->keys[i], before, allow_missing, e);
+    }
+    return err;
 }
 
 static void keep_hash(struct grant *g, const unsigned char *sha256)
@@ -176,7 +186,7 @@ static enum err load_all(struct config *c, const struct config *before, bool all
     enum err err = ERR_OK;
 
     for (size_t i = 0; i < c->nproviders && err == ERR_OK; i++) {
-        err = load_key(c, &c->providers[i], before, allow_missing, e);
+        err = load_keys(c, &c->providers[i], before, allow_missing, e);
     }
     for (size_t i = 0; i < c->ngrants && err == ERR_OK; i++) {
         err = load_token(c, i, before, e);

@@ -38,6 +38,11 @@ bool grant_allows_model(const struct grant *g, const char *provider, const char 
     return any_matches(g->models, g->nmodels, name);
 }
 
+bool grant_allows_name(const struct grant *g, const char *name)
+{
+    return any_matches(g->models, g->nmodels, name);
+}
+
 const char *grant_model_glob(const char *pattern, const char *provider)
 {
     const char *slash = strchr(pattern, '/');

@@ -17,7 +17,9 @@
 #define GRANT_TOKEN_SHA256 32u
 
 struct grant {
-    atomic_uint refs;
+    atomic_uint refs; /* together with what a token is compared with: each request touches both */
+    bool has_token;
+    unsigned char token_sha256[GRANT_TOKEN_SHA256];
     char *name;
     char *run; /* whose grant it is; NULL: a configured one */
     char **models;
@@ -26,9 +28,7 @@ struct grant {
     size_t ntools;
     struct meter_limits limits;
     struct meter
-        *meter; /* counts for it; shared with the grant of the same name that it replaces */
-    bool has_token;
-    unsigned char token_sha256[GRANT_TOKEN_SHA256];
+        *meter;     /* counts for it; shared with the grant of the same name that it replaces */
     char *cert_san; /* glob of a client certificate's names; NULL: no certificate is this grant's */
 };
 
@@ -40,6 +40,8 @@ void grant_unref(struct grant *g);
 
 /* `provider` and `model` as the router chose them; matched as "provider/model". */
 bool grant_allows_model(const struct grant *g, const char *provider, const char *model);
+/* A name of the configuration's `models`. */
+bool grant_allows_name(const struct grant *g, const char *name);
 bool grant_allows_tool(const struct grant *g, const char *tool);
 
 /* The part of a "provider/model" pattern that is about models, when it can match one of this

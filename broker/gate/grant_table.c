@@ -1,6 +1,9 @@
 /*
- * The table of known callers; see grant_table.h. Tokens: chained hashing by the first bytes of the
- * SHA-256, which are as random as any. Certificates: a list, since each has a pattern.
+ * The table of known callers; see grant_table.h. Tokens: open addressing with linear probing, at
+ * most half full. A slot holds the first bytes of a token's SHA-256, which are as random as any, so
+ * that asking touches one line of slots and, when the token is known, the grant. Those bytes tell
+ * nobody anything: who learns them by timing still has to find a text with that hash. All the hash
+ * is compared in constant time. Certificates: a list, since each has a pattern.
  */
 #include "gate/grant_table.h"
 
@@ -12,21 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_MIN 64u
+#define SLOTS_MIN 64u
 
 struct entry {
-    struct list node;   /* all, in order */
-    struct entry *next; /* of its bucket */
+    struct list node; /* all, in order */
     struct grant *grant;
     bool leaves; /* is being replaced: not there for find() and entry_of() */
     struct entry *next_leaving;
 };
 
+struct slot {
+    uint64_t head;       /* of the hash */
+    struct grant *grant; /* NULL: free */
+};
+
 struct grant_table {
     pthread_rwlock_t lock;
+    struct sha256_method *method;
     struct list all;
-    struct entry **buckets;
-    size_t nbuckets; /* a power of two */
+    struct slot *slots;
+    struct entry **entries; /* the slots' own, apart from what each request looks at */
+    size_t nslots;          /* a power of two */
     size_t n;
 };
 
@@ -37,13 +46,18 @@ struct grant_table *grant_table_new(void)
     if (t == NULL) {
         return NULL;
     }
-    t->buckets = calloc(BUCKETS_MIN, sizeof(struct entry *));
-    if (t->buckets == NULL || pthread_rwlock_init(&t->lock, NULL) != 0) {
-        free(t->buckets);
+    t->method = sha256_method_new();
+    t->slots = calloc(SLOTS_MIN, sizeof(*t->slots));
+    t->entries = calloc(SLOTS_MIN, sizeof(struct entry *));
+    if (t->method == NULL || t->slots == NULL || t->entries == NULL ||
+        pthread_rwlock_init(&t->lock, NULL) != 0) {
+        sha256_method_free(t->method);
+        free(t->slots);
+        free(t->entries);
         free(t);
         return NULL;
     }
-    t->nbuckets = BUCKETS_MIN;
+    t->nslots = SLOTS_MIN;
     list_init(&t->all);
     return t;
 }
@@ -68,52 +82,116 @@ void grant_table_free(struct grant_table *t)
     }
     free_all(&t->all);
     pthread_rwlock_destroy(&t->lock);
-    free(t->buckets);
+    sha256_method_free(t->method);
+    free(t->slots);
+    free(t->entries);
     free(t);
 }
 
-static struct entry **bucket_of(const struct grant_table *t, const unsigned char *sha256)
-{
-    uint64_t first = 0;
+/* ---- slots ---- */
 
-    memcpy(&first, sha256, sizeof(first));
-    return &t->buckets[first & (t->nbuckets - 1)];
+static uint64_t head_of(const unsigned char *sha256)
+{
+    uint64_t head = 0;
+
+    memcpy(&head, sha256, sizeof(head));
+    return head;
 }
 
+static size_t after(const struct grant_table *t, size_t i)
+{
+    return (i + 1) & (t->nslots - 1);
+}
+
+/* The slot of that hash from `i` on (the first: head_of(sha256)), or a free one behind all of it.
+ */
+static size_t slot_of(const struct grant_table *t, uint64_t i, const unsigned char *sha256)
+{
+    uint64_t head = head_of(sha256);
+    size_t at = (size_t)i & (t->nslots - 1);
+
+    while (t->slots[at].grant != NULL &&
+           (t->slots[at].head != head || !sha256_equal(t->slots[at].grant->token_sha256, sha256))) {
+        at = after(t, at);
+    }
+    return at;
+}
+
+/* One that leaves may be there as well as the one that comes. */
 static struct entry *find(const struct grant_table *t, const unsigned char *sha256)
 {
-    struct entry *entry = *bucket_of(t, sha256);
+    size_t at = slot_of(t, head_of(sha256), sha256);
 
-    while (entry != NULL && (entry->leaves || !sha256_equal(entry->grant->token_sha256, sha256))) {
-        entry = entry->next;
+    while (t->slots[at].grant != NULL && t->entries[at]->leaves) {
+        at = slot_of(t, at + 1, sha256);
     }
-    return entry;
+    return t->slots[at].grant != NULL ? t->entries[at] : NULL;
 }
 
-/* As many buckets as grants, if not yet; the old ones stay when there is no memory. */
-static void grow(struct grant_table *t)
+/* There is room. */
+static void put(struct grant_table *t, struct entry *entry)
 {
-    size_t nbuckets = t->nbuckets;
+    uint64_t head = head_of(entry->grant->token_sha256);
+    size_t at = (size_t)head & (t->nslots - 1);
 
-    while (nbuckets < t->n) {
-        nbuckets *= 2;
+    while (t->slots[at].grant != NULL) {
+        at = after(t, at);
     }
-    struct entry **buckets =
-        nbuckets == t->nbuckets ? NULL : calloc(nbuckets, sizeof(struct entry *));
-    if (buckets == NULL) {
-        return;
+    t->slots[at] = (struct slot){.head = head, .grant = entry->grant};
+    t->entries[at] = entry;
+}
+
+/* Those behind it move up, so that no search ends at the gap before them. */
+static void take_out(struct grant_table *t, const struct entry *entry)
+{
+    size_t mask = t->nslots - 1;
+    size_t gap = (size_t)head_of(entry->grant->token_sha256) & mask;
+
+    while (t->entries[gap] != entry) {
+        gap = after(t, gap);
     }
-    free(t->buckets);
-    t->buckets = buckets;
-    t->nbuckets = nbuckets;
+    for (size_t at = after(t, gap); t->slots[at].grant != NULL; at = after(t, at)) {
+        size_t home = (size_t)t->slots[at].head & mask;
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            t->slots[gap] = t->slots[at];
+            t->entries[gap] = t->entries[at];
+            gap = at;
+        }
+    }
+    t->slots[gap] = (struct slot){.grant = NULL};
+    t->entries[gap] = NULL;
+}
+
+/* Room for `more`. ERR_NOMEM: all as it was. */
+static enum err reserve(struct grant_table *t, size_t more, struct error *e)
+{
+    size_t nslots = t->nslots;
+
+    while (nslots / 2 < t->n + more) {
+        nslots *= 2;
+    }
+    if (nslots == t->nslots) {
+        return ERR_OK;
+    }
+    struct slot *slots = calloc(nslots, sizeof(*slots));
+    struct entry **entries = calloc(nslots, sizeof(struct entry *));
+    if (slots == NULL || entries == NULL) {
+        free(slots);
+        free(entries);
+        return err_set(e, ERR_NOMEM, "out of memory for the table of grants");
+    }
+    free(t->slots);
+    free(t->entries);
+    t->slots = slots;
+    t->entries = entries;
+    t->nslots = nslots;
     for (struct list *n = t->all.next; n != &t->all; n = n->next) {
         struct entry *entry = LIST_ENTRY(n, struct entry, node);
         if (entry->grant->has_token) {
-            struct entry **bucket = bucket_of(t, entry->grant->token_sha256);
-            entry->next = *bucket;
-            *bucket = entry;
+            put(t, entry);
         }
     }
+    return ERR_OK;
 }
 
 static struct entry *entry_new(struct grant *g)
@@ -127,7 +205,7 @@ static struct entry *entry_new(struct grant *g)
     return entry;
 }
 
-/* Into its bucket, when it has one. ERR_CONFIG: its token is known. */
+/* Into a slot, when it has a token. ERR_CONFIG: that is known. */
 static enum err link_token(struct grant_table *t, struct entry *entry, struct error *e)
 {
     const struct grant *g = entry->grant;
@@ -138,23 +216,16 @@ static enum err link_token(struct grant_table *t, struct entry *entry, struct er
                        same->grant->name);
     }
     if (g->has_token) {
-        struct entry **bucket = bucket_of(t, g->token_sha256);
-        entry->next = *bucket;
-        *bucket = entry;
+        put(t, entry);
     }
     return ERR_OK;
 }
 
-static void unlink_token(struct grant_table *t, struct entry *entry)
+static void unlink_token(struct grant_table *t, const struct entry *entry)
 {
-    if (!entry->grant->has_token) {
-        return;
+    if (entry->grant->has_token) {
+        take_out(t, entry);
     }
-    struct entry **at = bucket_of(t, entry->grant->token_sha256);
-    while (*at != entry) {
-        at = &(*at)->next;
-    }
-    *at = entry->next;
 }
 
 static struct entry *entry_of(const struct grant_table *t, const struct grant *g)
@@ -234,7 +305,7 @@ static void settle(struct grant_table *t, struct entry *leaving, bool gone)
     }
 }
 
-/* All tokens of `entries` into their buckets, or none. */
+/* All tokens of `entries` into slots, or none. */
 static enum err link_all(struct grant_table *t, struct list *entries, struct error *e)
 {
     enum err rc = ERR_OK;
@@ -256,16 +327,19 @@ static enum err link_all(struct grant_table *t, struct list *entries, struct err
 static enum err replace(struct grant_table *t, struct grant *const *out, size_t nout,
                         struct list *entries, size_t nin, struct error *e)
 {
-    struct entry *leaving = mark(t, out, nout);
-    enum err rc = link_all(t, entries, e);
+    enum err rc = reserve(t, nin, e);
 
+    if (rc != ERR_OK) {
+        return rc;
+    }
+    struct entry *leaving = mark(t, out, nout);
+    rc = link_all(t, entries, e);
     settle(t, leaving, rc == ERR_OK);
     if (rc == ERR_OK) {
         for (struct list *n = list_pop(entries); n != NULL; n = list_pop(entries)) {
             list_push_back(&t->all, n);
         }
         t->n += nin;
-        grow(t);
     }
     return rc;
 }
@@ -295,12 +369,15 @@ struct grant *grant_table_by_token(struct grant_table *t, struct span token)
 {
     unsigned char sha256[GRANT_TOKEN_SHA256];
 
-    if (token.n == 0 || token.n > GRANT_TOKEN_MAX || !sha256_of(token, sha256)) {
+    if (token.n == 0 || token.n > GRANT_TOKEN_MAX || !sha256_with(t->method, token, sha256)) {
         return NULL;
     }
     pthread_rwlock_rdlock(&t->lock);
-    struct entry *entry = find(t, sha256);
-    struct grant *g = entry == NULL ? NULL : grant_ref(entry->grant);
+    /* None leaves while the lock is held for reading. */
+    struct grant *g = t->slots[slot_of(t, head_of(sha256), sha256)].grant;
+    if (g != NULL) {
+        (void)grant_ref(g);
+    }
     pthread_rwlock_unlock(&t->lock);
     return g;
 }

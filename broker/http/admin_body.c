@@ -115,13 +115,20 @@ static bool wrong(struct reader *r, const char *expected)
 
 /* ---- single values ---- */
 
-/* No control characters: names go to logs, paths to the kernel. */
+/* Valid UTF-8 without control characters, neither C0 nor C1 (U+0080 to U+009F, which terminals obey
+ * as they do ESC): names go to logs and terminals, paths to the kernel. */
 static bool is_printable(struct span s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f) {
+    size_t i = 0;
+
+    while (i < s.n) {
+        unsigned char first = (unsigned char)s.p[i];
+        size_t n = text_utf8_char(s.p + i, s.n - i);
+        bool c1 = n == 2 && first == 0xc2 && (unsigned char)s.p[i + 1] < 0xa0;
+        if (n == 0 || first < 0x20 || first == 0x7f || c1) {
             return false;
         }
+        i += n;
     }
     return true;
 }

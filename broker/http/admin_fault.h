@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+struct redact;
+
 #define ADMIN_E_FORBIDDEN          "Forbidden"
 #define ADMIN_E_NOT_FOUND          "NotFound"
 #define ADMIN_E_METHOD_NOT_ALLOWED "MethodNotAllowed"
@@ -30,7 +32,8 @@ bool admin_fault_set(struct admin_fault *f, int status, const char *type, const 
 /* 503: memory is out. Returns false. */
 bool admin_fault_no_memory(struct admin_fault *f);
 
-/* Appends the JSON above. */
-void admin_fault_put_json(const struct admin_fault *f, struct buf *b);
+/* Appends the JSON above. A message may quote what the caller sent: secrets that `r` (may be NULL)
+ * knows are replaced. */
+void admin_fault_put_json(const struct admin_fault *f, const struct redact *r, struct buf *b);
 
 #endif

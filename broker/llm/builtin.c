@@ -278,7 +278,7 @@ static enum err call_tool(const struct provider_script *s, const struct chat_sin
     return err;
 }
 
-static enum reader_status finish(const struct provider_script *s, const struct chat_sink *sink,
+static enum answer_status finish(const struct provider_script *s, const struct chat_sink *sink,
                                  struct failure *failure)
 {
     struct chat_event event = {.kind = CHAT_EVENT_USAGE};
@@ -295,7 +295,7 @@ static enum reader_status finish(const struct provider_script *s, const struct c
         event.finish = s->model == MODEL_TOOL ? CHAT_FINISH_TOOL_CALLS : CHAT_FINISH_STOP;
         err = sink->emit(sink->ctx, &event);
     }
-    return err == ERR_OK ? READER_COMPLETE : provider_stop(failure, err);
+    return err == ERR_OK ? ANSWER_COMPLETE : answer_stop(failure, err);
 }
 
 /* The failures that come before anything was said. */
@@ -320,7 +320,7 @@ static bool refuse(struct provider_script *s, struct failure *failure)
     return true;
 }
 
-static enum reader_status builtin_script_step(struct provider_script *s,
+static enum answer_status builtin_script_step(struct provider_script *s,
                                               const struct chat_sink *sink, struct failure *failure)
 {
     enum err err = ERR_OK;
@@ -328,7 +328,7 @@ static enum reader_status builtin_script_step(struct provider_script *s,
 
     if (!s->begun) {
         if (refuse(s, failure)) {
-            return READER_FAILED;
+            return ANSWER_FAILED;
         }
         s->begun = true;
         err = emit_text(sink, CHAT_EVENT_MODEL, buf_span(&s->model_name));
@@ -337,7 +337,7 @@ static enum reader_status builtin_script_step(struct provider_script *s,
         failure_init(failure, TACTUS_E_API_RESPONSE,
                      "The provider's stream ended before its end marker");
         failure->retryable = FAILURE_NO;
-        return READER_FAILED;
+        return ANSWER_FAILED;
     }
     if (err == ERR_OK && s->model == MODEL_REASON && !s->reasoned) {
         s->reasoned = true;
@@ -349,9 +349,9 @@ static enum reader_status builtin_script_step(struct provider_script *s,
         err = say_word(s, sink, &more);
     }
     if (err != ERR_OK) {
-        return provider_stop(failure, err);
+        return answer_stop(failure, err);
     }
-    return more || s->model == MODEL_CUT ? READER_MORE : finish(s, sink, failure);
+    return more || s->model == MODEL_CUT ? ANSWER_MORE : finish(s, sink, failure);
 }
 
 const struct provider_ops provider_builtin = {

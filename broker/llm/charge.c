@@ -61,6 +61,30 @@ static void refuse(struct failure *f, enum meter_answer answer, uint32_t retry_m
     }
 }
 
+static void name_target(struct request *r, const struct target *target)
+{
+    struct request_bill *bill = request_bill(r);
+
+    bill->provider = arena_dup(request_arena(r), span_str(target->provider->name));
+    bill->model = arena_dup(request_arena(r), target->model);
+}
+
+/* The most that any of the targets can cost; unpriced when one is. */
+static void claim_price(struct charge *c, const struct prices *prices,
+                        const struct chat_route *route, uint64_t output)
+{
+    c->claim.priced = true;
+    for (size_t i = 0; i < route->n && c->claim.priced; i++) {
+        const struct target *t = &route->targets[i];
+        int64_t nano = 0;
+        c->claim.priced =
+            prices_upper(prices, t->provider->name, t->model.p, c->input_guess, output, &nano);
+        if ((uint64_t)nano > c->claim.nano) {
+            c->claim.nano = (uint64_t)nano;
+        }
+    }
+}
+
 bool charge_reserve(struct charge *c, struct request *r, const struct chat_params *params,
                     struct failure *failure)
 {
@@ -68,16 +92,12 @@ bool charge_reserve(struct charge *c, struct request *r, const struct chat_param
     const struct grant *g = request_grant(r);
     struct request_bill *bill = request_bill(r);
     uint64_t output = output_bound(chat);
-    int64_t nano = 0;
     uint32_t retry_ms = 0;
 
-    bill->provider = arena_dup(request_arena(r), span_str(params->provider->name));
-    bill->model = arena_dup(request_arena(r), chat->model);
+    name_target(r, &params->route.targets[0]);
     c->input_guess = guess(chat->messages.text.n);
     c->claim.tokens = plus(c->input_guess, output);
-    c->claim.priced = prices_upper(request_config(r)->prices, params->provider->name, chat->model.p,
-                                   c->input_guess, output, &nano);
-    c->claim.nano = (uint64_t)nano;
+    claim_price(c, request_config(r)->prices, &params->route, output);
     enum meter_answer answer = meter_reserve(g->meter, &g->limits, loop_now(request_loop(r)),
                                              clock_wall_ms(), &c->claim, &retry_ms);
     if (answer != METER_PASSED) {
@@ -125,22 +145,47 @@ static struct price_usage kinds_of(const struct request_bill *b)
                                 .reasoning = thought};
 }
 
-void charge_settle(struct charge *c, const struct reply *reply, enum charge_end end)
+/* Fills the bill but its cost. */
+static struct request_bill bill_of(const struct charge *c, const struct reply *reply,
+                                   const struct target *target, enum charge_end end)
+{
+    struct request_bill bill = *request_bill(c->request);
+
+    fill_bill(c, reply, end, &bill);
+    struct price_usage kinds = kinds_of(&bill);
+    int64_t nano = 0;
+    bill.priced =
+        target != NULL && prices_cost(request_config(c->request)->prices, target->provider->name,
+                                      target->model.p, &kinds, &nano);
+    bill.nano = (uint64_t)nano;
+    return bill;
+}
+
+void charge_cost(const struct charge *c, struct reply *reply, const struct target *target)
+{
+    if (c->request == NULL || request_config(c->request)->prices == NULL) {
+        return;
+    }
+    struct request_bill bill = bill_of(c, reply, target, CHARGE_DONE);
+    reply->cost = bill.priced ? REPLY_COST_KNOWN : REPLY_COST_UNKNOWN;
+    reply->cost_nano = bill.nano;
+}
+
+void charge_settle(struct charge *c, const struct reply *reply, const struct target *target,
+                   enum charge_end end)
 {
     struct request *r = c->request;
 
     if (r == NULL) {
         return;
     }
-    c->request = NULL;
     const struct grant *g = request_grant(r);
     struct request_bill *bill = request_bill(r);
-    fill_bill(c, reply, end, bill);
-    struct price_usage kinds = kinds_of(bill);
-    int64_t nano = 0;
-    bill->priced =
-        prices_cost(request_config(r)->prices, bill->provider, bill->model, &kinds, &nano);
-    bill->nano = (uint64_t)nano;
+    if (target != NULL) {
+        name_target(r, target);
+    }
+    *bill = bill_of(c, reply, target, end);
+    c->request = NULL;
     const struct meter_cost used = {.tokens = plus(bill->input_tokens, bill->output_tokens),
                                     .nano = bill->nano,
                                     .priced = bill->priced};

@@ -30,7 +30,12 @@ struct charge {
 bool charge_reserve(struct charge *c, struct request *r, const struct chat_params *params,
                     struct failure *failure);
 
-/* Once, while the request is there; harmless when nothing is reserved. */
-void charge_settle(struct charge *c, const struct reply *reply, enum charge_end end);
+/* Once, while the request is there; harmless when nothing is reserved. `target` is the one that was
+ * tried last; NULL: none was. */
+void charge_settle(struct charge *c, const struct reply *reply, const struct target *target,
+                   enum charge_end end);
+
+/* What a complete reply costs, by what was reported: reply->cost is filled. */
+void charge_cost(const struct charge *c, struct reply *reply, const struct target *target);
 
 #endif

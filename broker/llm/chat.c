@@ -35,9 +35,9 @@ struct chat {
     struct buf names[2]; /* scrubbed whole: a call's id and name, the model */
 };
 
-static void chat_free(struct chat *c, enum charge_end end)
+static void chat_free(struct chat *c, const struct target *target, enum charge_end end)
 {
-    charge_settle(&c->charge, &c->reply, end);
+    charge_settle(&c->charge, &c->reply, target, end);
     reply_fini(&c->reply);
     redact_stream_fini(&c->scrub);
     buf_fini(&c->clean);
@@ -144,6 +144,18 @@ static enum err pass_tool(struct chat *c, const struct chat_tool_piece *tool)
     return pass_clean(c, id, name);
 }
 
+/* It signs what came before it. */
+static enum err pass_signature(struct chat *c, struct chat_event event)
+{
+    enum err rc = flush_channel(c);
+
+    event.signature.data = scrub_name(c, event.signature.data, &c->names[0]);
+    if (rc == ERR_OK) {
+        rc = buf_status(&c->names[0]);
+    }
+    return rc == ERR_OK ? pass_on(c, &event) : rc;
+}
+
 static enum err on_event(void *ctx, const struct chat_event *event)
 {
     struct chat *c = ctx;
@@ -151,6 +163,9 @@ static enum err on_event(void *ctx, const struct chat_event *event)
 
     if (event->kind == CHAT_EVENT_MODEL) {
         return pass_model(c, event->text);
+    }
+    if (event->kind == CHAT_EVENT_SIGNATURE) {
+        return pass_signature(c, *event);
     }
     if (event->kind != CHAT_EVENT_TEXT && event->kind != CHAT_EVENT_REASONING &&
         event->kind != CHAT_EVENT_TOOL) {
@@ -178,18 +193,19 @@ static enum err on_event(void *ctx, const struct chat_event *event)
     return rc;
 }
 
-static void done(struct chat *c)
+static void done(struct chat *c, const struct target *target)
 {
     struct request *r = c->request;
     struct buf *b = loop_scratch(request_loop(r));
     enum err rc = flush_channel(c);
 
     buf_clear(b);
+    charge_cost(&c->charge, &c->reply, target);
     if (rc == ERR_OK) {
         reply_put_done(&c->reply, b);
         rc = buf_status(b);
     }
-    chat_free(c, CHARGE_DONE);
+    chat_free(c, target, CHARGE_DONE);
     if (rc != ERR_OK) {
         request_fail_err(r, rc);
         return;
@@ -198,13 +214,13 @@ static void done(struct chat *c)
     request_done(r, &data, 1);
 }
 
-static void on_end(void *ctx, const struct failure *failure)
+static void on_end(void *ctx, const struct failure *failure, const struct target *target)
 {
     struct chat *c = ctx;
     struct request *r = c->request;
 
     if (failure == NULL) {
-        done(c);
+        done(c, target);
         return;
     }
     struct failure f = *failure;
@@ -213,7 +229,7 @@ static void on_end(void *ctx, const struct failure *failure)
         f.has_partial = true;
         f.partial_text_bytes = c->streamed;
     }
-    chat_free(c, CHARGE_FAILED);
+    chat_free(c, target, CHARGE_FAILED);
     request_fail(r, &f);
 }
 
@@ -221,8 +237,10 @@ static void on_cancel(void *ctx)
 {
     struct chat *c = ctx;
 
+    struct target target = *llm_call_target(c->call);
+
     llm_call_cancel(c->call);
-    chat_free(c, CHARGE_CUT);
+    chat_free(c, &target, CHARGE_CUT); /* its configuration is the chat's too */
 }
 
 static void on_drain(void *ctx)
@@ -272,14 +290,14 @@ void chat_start(struct request *r, void *ctx)
         return;
     }
     if (!charge_reserve(&c->charge, r, &params, &failure)) {
-        chat_free(c, CHARGE_FAILED);
+        chat_free(c, NULL, CHARGE_FAILED);
         request_fail(r, &failure);
         return;
     }
-    enum err rc = router_start(router, params.provider, &params.chat, params.total_ms, &llm_handler,
+    enum err rc = router_start(router, &params.route, &params.chat, params.total_ms, &llm_handler,
                                c, &c->call, &failure);
     if (rc != ERR_OK) {
-        chat_free(c, CHARGE_FAILED);
+        chat_free(c, NULL, CHARGE_FAILED);
         if (rc == ERR_UPSTREAM) {
             request_fail(r, &failure);
         } else {

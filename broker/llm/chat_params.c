@@ -122,38 +122,72 @@ static bool read_timeout(struct request *r, uint32_t *total_ms, struct failure *
     return true;
 }
 
-static bool allowed(struct request *r, const struct provider *provider, struct span model,
-                    struct failure *f)
+static bool not_allowed(struct failure *f, struct span model)
 {
-    /* `model` is the end of a NUL-terminated text: see decode(). */
-    if (grant_allows_model(request_grant(r), provider->name, model.p)) {
-        return true;
-    }
     failure_init(f, TACTUS_E_MODEL_NOT_ALLOWED, "Model not allowed: %.*s",
                  (int)text_cut(model.p, model.n, 200), model.p);
     return false;
+}
+
+/* One target: the provider that was named. `model` is the end of a NUL-terminated text. */
+static bool route_direct(struct request *r, const struct provider *provider, struct span model,
+                         struct chat_route *route, struct failure *f)
+{
+    route->targets[0] = (struct target){.provider = provider, .model = model};
+    route->n = 1;
+    return grant_allows_model(request_grant(r), provider->name, model.p) || not_allowed(f, model);
+}
+
+/* Those of a name of ours: all for who may use the name, else those that may be used by theirs. */
+static bool route_alias(struct request *r, const struct model_alias *alias,
+                        struct chat_route *route, struct failure *f)
+{
+    const struct grant *g = request_grant(r);
+    bool all = grant_allows_name(g, alias->name);
+
+    route->n = 0;
+    for (size_t i = 0; i < alias->ntargets && route->n < TARGETS_MAX; i++) {
+        const struct target *t = &alias->targets[i];
+        if (all || grant_allows_model(g, t->provider->name, t->model.p)) {
+            route->targets[route->n++] = *t;
+        }
+    }
+    return route->n > 0 || not_allowed(f, span_str(alias->name));
+}
+
+static bool read_model(struct request *r, struct span *model, struct failure *f)
+{
+    struct json_value v = request_param(r, "model");
+
+    if (v.type != JSON_STRING) {
+        return bad(f, "params.model must be a string");
+    }
+    return decode(r, v, model, f) && (model->n > 0 || bad(f, "params.model must be a string"));
 }
 
 bool chat_params_read(struct request *r, const struct providers *providers, struct chat_params *out,
                       struct failure *failure)
 {
     struct chat_request *chat = &out->chat;
+    const struct provider *provider = NULL;
+    const struct model_alias *alias = NULL;
+    struct failure no_model;
 
-    if (!explicit_provider(r, providers, &out->provider, failure)) {
+    /* An unknown provider is told before a bad model, unless the model is a name of ours: then
+     * `provider` says nothing. */
+    bool has_model = read_model(r, &chat->model, &no_model);
+    if (has_model) {
+        alias = providers_alias(providers, chat->model);
+    }
+    if (alias == NULL && !explicit_provider(r, providers, &provider, failure)) {
         return false;
     }
-    struct json_value model = request_param(r, "model");
-    if (model.type != JSON_STRING) {
-        return bad(failure, "params.model must be a string");
-    }
-    if (!decode(r, model, &chat->model, failure)) {
+    if (!has_model) {
+        *failure = no_model;
         return false;
     }
-    if (chat->model.n == 0) {
-        return bad(failure, "params.model must be a string");
-    }
-    if (out->provider == NULL &&
-        !implied_provider(providers, &chat->model, &out->provider, failure)) {
+    if (alias == NULL && provider == NULL &&
+        !implied_provider(providers, &chat->model, &provider, failure)) {
         return false;
     }
     chat->messages = request_param(r, "messages");
@@ -167,5 +201,6 @@ bool chat_params_read(struct request *r, const struct providers *providers, stru
         struct json_value v = request_param(r, chat_param_names[i]);
         chat->params[i] = v.type == JSON_NULL ? (struct json_value){0} : v;
     }
-    return allowed(r, out->provider, chat->model, failure);
+    return alias != NULL ? route_alias(r, alias, &out->route, failure)
+                         : route_direct(r, provider, chat->model, &out->route, failure);
 }

@@ -1,4 +1,4 @@
-/* llm.chat's parameters: read, checked in the protocol's order, and matched to a provider. */
+/* llm.chat's parameters: read, checked in the protocol's order, and matched to targets. */
 #ifndef TACTUS_LLM_CHAT_PARAMS_H
 #define TACTUS_LLM_CHAT_PARAMS_H
 
@@ -9,8 +9,9 @@
 struct request;
 
 struct chat_params {
-    struct chat_request chat; /* borrows from the request's message and arena */
-    const struct provider *provider;
+    struct chat_request chat; /* model: as the caller names it, without a provider; borrows from the
+                                 request's message and arena */
+    struct chat_route route;
     uint32_t total_ms;
 };
 

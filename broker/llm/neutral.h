@@ -37,11 +37,14 @@ enum chat_param {
 
 extern const char *const chat_param_names[CHAT_PARAM_COUNT];
 
+struct tool_names;
+
 /* Everything is borrowed from the caller's message and valid during provider build/start only. */
 struct chat_request {
     struct span model;          /* decoded UTF-8, without a provider prefix; never empty */
     struct json_value messages; /* a validated JSON array, as it came */
     bool stream;
+    const struct tool_names *names; /* tool names as the provider takes them; NULL: as they are */
     struct json_value params[CHAT_PARAM_COUNT]; /* type JSON_ABSENT when not given */
 };
 
@@ -71,6 +74,7 @@ enum chat_event_kind {
     CHAT_EVENT_MODEL,     /* text: the model as the provider names it */
     CHAT_EVENT_TEXT,      /* text: valid UTF-8, whole characters, never empty */
     CHAT_EVENT_REASONING, /* text: likewise */
+    CHAT_EVENT_SIGNATURE, /* what must come back with the reasoning before it */
     CHAT_EVENT_TOOL,      /* a piece of a tool call */
     CHAT_EVENT_USAGE,     /* replaces what was said before */
     CHAT_EVENT_FINISH
@@ -89,9 +93,23 @@ struct chat_tool_piece {
     struct span arguments;
 };
 
+/*
+ * An opaque proof that a provider wants back, unchanged and in order, in the next request: it ends
+ * the block of reasoning texts since the last one. To the caller it is an entry of `done`'s
+ * reasoning_details, which comes back in the assistant's message (conversation.h).
+ */
+struct chat_signature {
+    struct span data;   /* ASCII, never empty */
+    const char *format; /* a literal: whose it is ("anthropic", "gemini", "bedrock") */
+    bool encrypted;     /* data is the reasoning itself, in place of text */
+    bool of_call;       /* it belongs to tool call `call`, not to the reasoning */
+    uint32_t call;
+};
+
 struct chat_event {
     enum chat_event_kind kind;
     struct span text;
+    struct chat_signature signature;
     struct chat_tool_piece tool;
     struct chat_usage usage;
     enum chat_finish finish;

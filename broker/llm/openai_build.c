@@ -1,18 +1,32 @@
 /*
  * A neutral request as the HTTP request of OpenAI's chat completions. Values that came from the
- * caller are copied as the bytes that they were, so numbers, escapes and key order survive.
+ * caller are copied as the bytes that they were, so numbers, escapes and key order survive; but for
+ * the names of tools that must be changed (tool_names.h).
  */
 #include "llm/openai_private.h"
 
 #include "base/json.h"
-#include "tactus/protocol.h"
+#include "llm/tool_names.h"
+
+static void put_param(const struct chat_request *request, size_t i, struct buf *b)
+{
+    struct json_value v = request->params[i];
+
+    if (i == CHAT_TOOLS) {
+        tool_names_put(request->names, TOOL_NAMES_TOOLS, v, b);
+    } else if (i == CHAT_TOOL_CHOICE) {
+        tool_names_put(request->names, TOOL_NAMES_CHOICE, v, b);
+    } else {
+        buf_put_span(b, v.text);
+    }
+}
 
 static void put_body(const struct provider *p, const struct chat_request *request, struct buf *b)
 {
     buf_put_str(b, "{\"model\":");
     json_put_string(b, request->model);
     buf_put_str(b, ",\"messages\":");
-    buf_put_span(b, request->messages.text);
+    tool_names_put(request->names, TOOL_NAMES_MESSAGES, request->messages, b);
     if (request->stream) {
         buf_put_str(b, ",\"stream\":true");
         if (p->stream_usage) {
@@ -26,54 +40,36 @@ static void put_body(const struct provider *p, const struct chat_request *reques
             buf_put_str(b, ",\"");
             buf_put_str(b, chat_param_names[i]);
             buf_put_str(b, "\":");
-            buf_put_span(b, v->text);
+            put_param(request, i, b);
         }
     }
     buf_put_char(b, '}');
 }
 
-/* A key with a line end in it would let whoever set it add headers of their own. */
-static bool header_safe(struct span s)
+enum err openai_put_request(const struct provider *p, const struct chat_request *request,
+                            struct provider_http *out)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '\r' || s.p[i] == '\n' || s.p[i] == '\0') {
-            return false;
-        }
-    }
-    return true;
+    put_body(p, request, &out->body);
+    buf_put_str(provider_http_header(out, "Content-Type"), "application/json");
+    buf_put_str(provider_http_header(out, "Accept"),
+                request->stream ? "text/event-stream" : "application/json");
+    return provider_http_status(out);
 }
 
 enum err openai_build(const struct provider *p, const struct chat_request *request,
                       struct provider_http *out, struct failure *failure)
 {
-    enum err err = ERR_OK;
-
-    if (!header_safe(p->key)) {
-        failure_init(failure, TACTUS_E_API_AUTHENTICATION,
-                     "The provider's key has a character that a header cannot hold");
-        failure->retryable = FAILURE_NO;
-        return ERR_PROTO;
-    }
+    (void)failure;
     buf_put_str(&out->url, p->base_url);
     buf_put_str(&out->url, "/chat/completions");
-    put_body(p, request, &out->body);
-    buf_put_str(provider_http_header(out, "Content-Type"), "application/json");
-    buf_put_str(provider_http_header(out, "Accept"),
-                request->stream ? "text/event-stream" : "application/json");
-    if (p->key.n > 0) {
-        struct buf *value = provider_http_header(out, "Authorization");
+    return openai_put_request(p, request, out);
+}
 
-        /* Room first: growth would leave copies of the key that buf_wipe cannot reach. */
-        (void)buf_reserve(value, sizeof("Bearer ") - 1 + p->key.n);
-        buf_put_str(value, "Bearer ");
-        buf_put_span(value, p->key);
-    }
-    err = buf_status(&out->url);
-    if (err == ERR_OK) {
-        err = buf_status(&out->body);
-    }
-    for (size_t i = 0; i < out->nheaders && err == ERR_OK; i++) {
-        err = buf_status(&out->header_text[i]);
-    }
-    return err;
+enum err openai_authorize(const struct provider *p, const struct provider_auth *auth,
+                          struct provider_http *out, struct failure *failure)
+{
+    (void)p;
+    return auth->key.n == 0
+               ? ERR_OK
+               : provider_http_secret(out, "Authorization", "Bearer ", auth->key, failure);
 }

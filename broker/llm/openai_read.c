@@ -1,122 +1,87 @@
 /*
  * One chunk of a stream, or one plain body, as neutral events. Chunks are checked and walked in
- * place; decoded text goes through one scratch buffer of the reader, so a delta costs no
- * allocation. A piece of a surrogate pair waits in the reader for its other half.
+ * place; decoded text goes through one scratch buffer of the answer, so a delta costs no
+ * allocation. A piece of a surrogate pair waits in the answer for its other half.
  */
 #include "llm/openai_private.h"
 
 #include "tactus/protocol.h"
 
-static const struct json_rules rules = {.max_depth = OPENAI_DEPTH_MAX,
-                                        .allow_lone_surrogate = true};
-
-enum reader_status openai_invalid(struct openai_feed *f, const char *what)
-{
-    failure_init(f->failure, TACTUS_E_API_RESPONSE, "%s", what);
-    f->failure->retryable = FAILURE_NO;
-    return READER_FAILED;
-}
-
-static enum err emit(struct openai_feed *f, const struct chat_event *event)
-{
-    return f->sink->emit(f->sink->ctx, event);
-}
-
-static enum err emit_text(struct openai_feed *f, enum chat_event_kind kind)
-{
-    struct chat_event event = {.kind = kind, .text = buf_span(&f->r->text)};
-    enum err err = buf_status(&f->r->text);
-
-    if (err != ERR_OK || event.text.n == 0) {
-        return err;
-    }
-    if (kind != CHAT_EVENT_MODEL) {
-        f->r->saw_output = true;
-    }
-    return emit(f, &event);
-}
-
-static enum err take_string(struct openai_feed *f, enum chat_event_kind kind, struct json_value v,
+static enum err take_string(struct answer_feed *f, enum chat_event_kind kind, struct json_value v,
                             uint16_t *carry)
 {
-    if (v.type != JSON_STRING) {
-        return ERR_OK;
+    if (v.type == JSON_STRING && v.text.n > 2 && kind != CHAT_EVENT_MODEL) {
+        openai_answer(f->answer)->saw_output = true;
     }
-    buf_clear(&f->r->text);
-    json_string_decode(v, &f->r->text, carry);
-    return emit_text(f, kind);
+    return answer_emit_string(f, kind, v, carry);
 }
 
 /* Text as a string, or as a list of parts with `text` in them. */
-static enum err take_content(struct openai_feed *f, struct json_value content)
+static enum err take_content(struct answer_feed *f, struct json_value content)
 {
     struct json_value part;
     size_t cursor = 0;
-    enum err err = take_string(f, CHAT_EVENT_TEXT, content, &f->r->text_carry);
+    uint16_t *carry = &openai_answer(f->answer)->text_carry;
+    enum err err = take_string(f, CHAT_EVENT_TEXT, content, carry);
 
     while (err == ERR_OK && json_array_next(content, &cursor, &part)) {
         struct json_value type = json_find(part, "type");
 
         if (type.type == JSON_STRING && json_string_is(type, "text")) {
-            err = take_string(f, CHAT_EVENT_TEXT, json_find(part, "text"), &f->r->text_carry);
+            err = take_string(f, CHAT_EVENT_TEXT, json_find(part, "text"), carry);
         }
     }
     return err;
 }
 
 /* What a delta or a message says. */
-static enum err take_delta(struct openai_feed *f, struct json_value delta)
+static enum err take_delta(struct answer_feed *f, struct json_value delta)
 {
     struct json_value reasoning = json_find(delta, "reasoning_content");
     struct json_value calls = json_find(delta, "tool_calls");
+    struct openai_answer *r = openai_answer(f->answer);
     enum err err = ERR_OK;
 
     /* Two names for the same; a server in between the two sends both. */
     if (reasoning.type != JSON_STRING || reasoning.text.n == 2) {
         reasoning = json_find(delta, "reasoning");
     }
-    err = take_string(f, CHAT_EVENT_REASONING, reasoning, &f->r->reasoning_carry);
+    err = take_string(f, CHAT_EVENT_REASONING, reasoning, &r->reasoning_carry);
     if (err == ERR_OK) {
         err = take_content(f, json_find(delta, "content"));
     }
     if (err == ERR_OK) {
         /* A refusal is what the model says in place of an answer. */
-        err = take_string(f, CHAT_EVENT_TEXT, json_find(delta, "refusal"), &f->r->text_carry);
+        err = take_string(f, CHAT_EVENT_TEXT, json_find(delta, "refusal"), &r->text_carry);
     }
     if (err == ERR_OK && calls.type == JSON_ARRAY) {
-        err = openai_tools_take(&f->r->tools, calls, f->sink);
-        f->r->saw_output = f->r->saw_output || f->r->tools.n > 0;
+        err = openai_tools_take(&r->tools, calls, f->sink);
+        r->saw_output = r->saw_output || r->tools.n > 0;
     }
     return err;
 }
 
 /* Halves of surrogate pairs whose other half will not come. */
-static enum err flush(struct openai_feed *f)
+static enum err flush(struct answer_feed *f)
 {
-    enum err err = ERR_OK;
+    struct openai_answer *r = openai_answer(f->answer);
+    enum err err = answer_flush_carry(f, CHAT_EVENT_REASONING, &r->reasoning_carry);
 
-    buf_clear(&f->r->text);
-    buf_put_str(&f->r->text, "\xEF\xBF\xBD");
-    if (f->r->reasoning_carry != 0) {
-        f->r->reasoning_carry = 0;
-        err = emit_text(f, CHAT_EVENT_REASONING);
+    if (err == ERR_OK) {
+        err = answer_flush_carry(f, CHAT_EVENT_TEXT, &r->text_carry);
     }
-    if (err == ERR_OK && f->r->text_carry != 0) {
-        f->r->text_carry = 0;
-        err = emit_text(f, CHAT_EVENT_TEXT);
-    }
-    return err == ERR_OK ? openai_tools_flush(&f->r->tools, f->sink) : err;
+    return err == ERR_OK ? openai_tools_flush(&r->tools, f->sink) : err;
 }
 
-enum reader_status openai_complete(struct openai_feed *f)
+enum answer_status openai_complete(struct answer_feed *f)
 {
     enum err err = ERR_OK;
 
-    if (!f->r->saw_choice) {
-        return openai_invalid(f, "The provider's reply ended without an answer in it");
+    if (!openai_answer(f->answer)->saw_choice) {
+        return answer_invalid(f, "The provider's reply ended without an answer in it");
     }
     err = flush(f);
-    return err == ERR_OK ? READER_COMPLETE : provider_stop(f->failure, err);
+    return err == ERR_OK ? ANSWER_COMPLETE : answer_stop(f->failure, err);
 }
 
 static enum chat_finish finish_of(struct json_value reason)
@@ -139,7 +104,7 @@ static enum chat_finish finish_of(struct json_value reason)
     return CHAT_FINISH_STOP;
 }
 
-static enum err take_finish(struct openai_feed *f, struct json_value reason)
+static enum err take_finish(struct answer_feed *f, struct json_value reason)
 {
     struct chat_event event = {.kind = CHAT_EVENT_FINISH};
     enum err err = ERR_OK;
@@ -149,28 +114,11 @@ static enum err take_finish(struct openai_feed *f, struct json_value reason)
     }
     event.finish = finish_of(reason);
     err = flush(f);
-    f->r->finished = true;
-    return err == ERR_OK ? emit(f, &event) : err;
+    f->answer->finished = true;
+    return err == ERR_OK ? answer_emit(f, &event) : err;
 }
 
-static uint64_t count_of(struct json_value object, const char *name)
-{
-    struct json_value v = json_find(object, name);
-    uint64_t n = 0;
-    double d = 0;
-
-    if (json_number_u64(v, &n)) {
-        return n;
-    }
-    /* 12.0 is 12. */
-    if (json_number_double(v, &d) && d >= 0 && d < 9007199254740992.0) {
-        n = (uint64_t)d;
-        return (double)n < d || (double)n > d ? CHAT_UNKNOWN : n;
-    }
-    return CHAT_UNKNOWN;
-}
-
-static enum err take_usage(struct openai_feed *f, struct json_value usage)
+static enum err take_usage(struct answer_feed *f, struct json_value usage)
 {
     struct chat_event event = {.kind = CHAT_EVENT_USAGE};
     struct chat_usage *u = &event.usage;
@@ -178,17 +126,17 @@ static enum err take_usage(struct openai_feed *f, struct json_value usage)
     if (usage.type != JSON_OBJECT) {
         return ERR_OK;
     }
-    u->prompt_tokens = count_of(usage, "prompt_tokens");
-    u->completion_tokens = count_of(usage, "completion_tokens");
-    u->total_tokens = count_of(usage, "total_tokens");
-    u->cached_tokens = count_of(json_find(usage, "prompt_tokens_details"), "cached_tokens");
+    u->prompt_tokens = answer_count(usage, "prompt_tokens");
+    u->completion_tokens = answer_count(usage, "completion_tokens");
+    u->total_tokens = answer_count(usage, "total_tokens");
+    u->cached_tokens = answer_count(json_find(usage, "prompt_tokens_details"), "cached_tokens");
     u->reasoning_tokens =
-        count_of(json_find(usage, "completion_tokens_details"), "reasoning_tokens");
+        answer_count(json_find(usage, "completion_tokens_details"), "reasoning_tokens");
     if (u->prompt_tokens == CHAT_UNKNOWN && u->completion_tokens == CHAT_UNKNOWN &&
         u->total_tokens == CHAT_UNKNOWN) {
         return ERR_OK; /* says nothing: what was said before stays */
     }
-    return emit(f, &event);
+    return answer_emit(f, &event);
 }
 
 /* The choice with index 0, or without one. We never ask for more than one. */
@@ -208,23 +156,25 @@ static struct json_value first_choice(struct json_value choices)
     return (struct json_value){.type = JSON_ABSENT};
 }
 
-static enum err take_model(struct openai_feed *f, struct json_value model)
+static enum err take_model(struct answer_feed *f, struct json_value model)
 {
-    if (f->r->saw_model || model.type != JSON_STRING || model.text.n == 2) {
+    struct openai_answer *r = openai_answer(f->answer);
+
+    if (r->saw_model || model.type != JSON_STRING || model.text.n == 2) {
         return ERR_OK;
     }
-    f->r->saw_model = true;
+    r->saw_model = true;
     return take_string(f, CHAT_EVENT_MODEL, model, NULL);
 }
 
-static enum err take_chunk(struct openai_feed *f, const struct json_members *m,
+static enum err take_chunk(struct answer_feed *f, const struct json_members *m,
                            struct json_value choice, struct json_value said)
 {
     struct json_value usage = json_get(m, "usage");
     enum err err = take_model(f, json_get(m, "model"));
 
     if (choice.type == JSON_OBJECT) {
-        f->r->saw_choice = true;
+        openai_answer(f->answer)->saw_choice = true;
         if (err == ERR_OK) {
             err = take_delta(f, said);
         }
@@ -246,75 +196,59 @@ static bool failed_choice(struct json_value choice)
     return reason.type == JSON_STRING && json_string_is(reason, "error");
 }
 
-static enum reader_status fail_choice(struct openai_feed *f)
-{
-    failure_init(f->failure, TACTUS_E_API_SERVER, "The provider ended its reply with an error");
-    f->failure->retryable = FAILURE_YES;
-    return READER_FAILED;
-}
-
-static enum reader_status invalid_json(struct openai_feed *f, const char *where,
-                                       const struct json_fault *fault)
-{
-    failure_init(f->failure, TACTUS_E_API_RESPONSE, "%s is not valid JSON: %s at byte %zu", where,
-                 fault->what, fault->offset);
-    f->failure->retryable = FAILURE_NO;
-    return READER_FAILED;
-}
-
-enum reader_status openai_chunk(struct openai_feed *f, struct span text)
+enum answer_status openai_chunk(struct answer_feed *f, struct span text)
 {
     struct json_value all = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
     struct json_fault fault;
-    enum err err = json_check_object(text, &rules, &m, &fault);
+    enum err err = json_check_object(text, &answer_rules, &m, &fault);
 
     if (err != ERR_OK && f->at_end) {
-        return READER_MORE;
+        return ANSWER_MORE;
     }
     if (err != ERR_OK) {
-        return err == ERR_PROTO ? invalid_json(f, "A chunk of the provider's stream", &fault)
-                                : provider_stop(f->failure, err);
+        return err == ERR_PROTO ? answer_invalid_json(f, "A chunk of the provider's stream", &fault)
+                                : answer_stop(f->failure, err);
     }
-    if (openai_error_object(f->r->provider, all, f->failure)) {
-        return READER_FAILED;
+    if (provider_error_object(f->answer->provider, all, f->failure)) {
+        return ANSWER_FAILED;
     }
     struct json_value choice = first_choice(json_get(&m, "choices"));
     struct json_value said = json_find(choice, "delta");
 
-    if (said.type != JSON_OBJECT && !f->r->saw_output) {
+    if (said.type != JSON_OBJECT && !openai_answer(f->answer)->saw_output) {
         said = json_find(choice, "message"); /* a plain reply, sent as a stream of one */
     }
     if (failed_choice(choice)) {
-        return fail_choice(f);
+        return answer_failed(f);
     }
     err = take_chunk(f, &m, choice, said);
-    return err == ERR_OK ? READER_MORE : provider_stop(f->failure, err);
+    return err == ERR_OK ? ANSWER_MORE : answer_stop(f->failure, err);
 }
 
-enum reader_status openai_body(struct openai_feed *f, struct span text)
+enum answer_status openai_body(struct answer_feed *f, struct span text)
 {
     struct json_value all = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
     struct json_fault fault;
-    enum err err = json_check_object(text, &rules, &m, &fault);
+    enum err err = json_check_object(text, &answer_rules, &m, &fault);
 
     if (err != ERR_OK) {
-        return err == ERR_PROTO ? invalid_json(f, "The provider's reply", &fault)
-                                : provider_stop(f->failure, err);
+        return err == ERR_PROTO ? answer_invalid_json(f, "The provider's reply", &fault)
+                                : answer_stop(f->failure, err);
     }
-    if (openai_error_object(f->r->provider, all, f->failure)) {
-        return READER_FAILED;
+    if (provider_error_object(f->answer->provider, all, f->failure)) {
+        return ANSWER_FAILED;
     }
     struct json_value choice = first_choice(json_get(&m, "choices"));
     struct json_value said = json_find(choice, "message");
 
     if (said.type != JSON_OBJECT) {
-        return openai_invalid(f, "The provider's reply has no message in it");
+        return answer_invalid(f, "The provider's reply has no message in it");
     }
     if (failed_choice(choice)) {
-        return fail_choice(f);
+        return answer_failed(f);
     }
     err = take_chunk(f, &m, choice, said);
-    return err == ERR_OK ? openai_complete(f) : provider_stop(f->failure, err);
+    return err == ERR_OK ? openai_complete(f) : answer_stop(f->failure, err);
 }

@@ -14,9 +14,12 @@
 
 void reply_init(struct reply *r, size_t max_bytes)
 {
+    size_t escaped = max_bytes < SIZE_MAX / ESCAPED_MAX ? max_bytes * ESCAPED_MAX : SIZE_MAX;
+
     *r = (struct reply){.max_bytes = max_bytes};
-    buf_init(&r->text_json,
-             max_bytes < SIZE_MAX / ESCAPED_MAX ? max_bytes * ESCAPED_MAX : SIZE_MAX);
+    buf_init(&r->text_json, escaped);
+    buf_init(&r->thought_json, escaped);
+    buf_init(&r->details_json, escaped);
     buf_init(&r->model, max_bytes);
 }
 
@@ -31,6 +34,8 @@ void reply_fini(struct reply *r)
     r->calls = NULL;
     r->ncalls = 0;
     buf_fini(&r->text_json);
+    buf_fini(&r->thought_json);
+    buf_fini(&r->details_json);
     buf_fini(&r->model);
 }
 
@@ -55,18 +60,72 @@ static enum err hold_span(struct reply *r, struct buf *b, struct span s)
     return err;
 }
 
-static enum err add_text(struct reply *r, struct span text)
+static enum err hold_escaped(struct reply *r, struct buf *b, struct span text)
 {
     enum err err = hold(r, text.n);
 
     if (err == ERR_OK) {
-        json_put_escaped(&r->text_json, text);
-        err = buf_status(&r->text_json);
+        json_put_escaped(b, text);
+        err = buf_status(b);
     }
+    return err;
+}
+
+static enum err add_text(struct reply *r, struct span text)
+{
+    enum err err = hold_escaped(r, &r->text_json, text);
+
     if (err == ERR_OK) {
         r->text_bytes += text.n;
     }
     return err;
+}
+
+static void put_call_id(const struct reply_call *c, size_t number, struct buf *b)
+{
+    if (c->id.len > 0) {
+        json_put_string(b, buf_span(&c->id));
+    } else {
+        buf_printf(b, "\"call_%zu\"", number);
+    }
+}
+
+/* The reasoning so far as an entry without its end. */
+static void put_thought(const struct reply *r, struct buf *b)
+{
+    buf_put_str(b, "{\"type\":\"reasoning.text\",\"text\":\"");
+    buf_put_span(b, buf_span(&r->thought_json));
+    buf_put_char(b, '"');
+}
+
+/* An entry of the form that clients of OpenAI's shape know as reasoning_details. */
+static enum err add_signature(struct reply *r, const struct chat_signature *s)
+{
+    struct buf *b = &r->details_json;
+    enum err err = hold(r, s->data.n);
+
+    if (err != ERR_OK || (s->of_call && s->call >= r->ncalls)) {
+        return err != ERR_OK ? err : ERR_BUG;
+    }
+    if (b->len > 0) {
+        buf_put_char(b, ',');
+    }
+    if (s->encrypted || s->of_call) {
+        buf_put_str(b, "{\"type\":\"reasoning.encrypted\",\"data\":");
+    } else {
+        put_thought(r, b);
+        buf_clear(&r->thought_json);
+        buf_put_str(b, ",\"signature\":");
+    }
+    json_put_string(b, s->data);
+    if (s->of_call) {
+        buf_put_str(b, ",\"id\":");
+        put_call_id(&r->calls[s->call], s->call, b);
+    }
+    buf_put_str(b, ",\"format\":");
+    json_put_string(b, span_str(s->format));
+    buf_put_char(b, '}');
+    return buf_status(b);
 }
 
 static enum err new_call(struct reply *r)
@@ -127,7 +186,9 @@ enum err reply_add(struct reply *r, const struct chat_event *event)
     case CHAT_EVENT_TEXT:
         return add_text(r, event->text);
     case CHAT_EVENT_REASONING:
-        return ERR_OK;
+        return hold_escaped(r, &r->thought_json, event->text);
+    case CHAT_EVENT_SIGNATURE:
+        return add_signature(r, &event->signature);
     case CHAT_EVENT_TOOL:
         return add_piece(r, &event->tool);
     case CHAT_EVENT_USAGE:
@@ -182,6 +243,16 @@ static void put_count(struct buf *b, const char *key, uint64_t tokens)
     json_put_u64(b, tokens);
 }
 
+static void put_cost(const struct reply *r, struct buf *b)
+{
+    if (r->cost == REPLY_COST_UNKNOWN) {
+        buf_put_str(b, ",\"cost_usd\":null");
+    } else if (r->cost == REPLY_COST_KNOWN) {
+        buf_put_str(b, ",\"cost_usd\":");
+        json_put_double(b, (double)r->cost_nano / 1e9);
+    }
+}
+
 static void put_usage(const struct reply *r, struct buf *b)
 {
     static const struct chat_usage none = {0, 0, 0, CHAT_UNKNOWN, CHAT_UNKNOWN};
@@ -202,6 +273,7 @@ static void put_usage(const struct reply *r, struct buf *b)
     if (u->reasoning_tokens != CHAT_UNKNOWN) {
         put_count(b, ",\"reasoning_tokens\":", u->reasoning_tokens);
     }
+    put_cost(r, b);
     buf_put_char(b, '}');
 }
 
@@ -226,11 +298,7 @@ static bool call_complete(const struct reply *r, const struct reply_call *c)
 static void put_call(const struct reply_call *c, size_t number, struct buf *b)
 {
     buf_put_str(b, "{\"id\":");
-    if (c->id.len > 0) {
-        json_put_string(b, buf_span(&c->id));
-    } else {
-        buf_printf(b, "\"call_%zu\"", number);
-    }
+    put_call_id(c, number, b);
     buf_put_str(b, ",\"type\":\"function\",\"function\":{\"name\":");
     json_put_string(b, buf_span(&c->name));
     buf_put_str(b, ",\"arguments\":");
@@ -254,6 +322,22 @@ static void put_calls(const struct reply *r, struct buf *b)
     }
 }
 
+/* Without a signature nothing of it needs to come back. */
+static void put_details(const struct reply *r, struct buf *b)
+{
+    if (r->details_json.len == 0) {
+        return;
+    }
+    buf_put_str(b, ",\"reasoning_details\":[");
+    buf_put_span(b, buf_span(&r->details_json));
+    if (r->thought_json.len > 0) {
+        buf_put_char(b, ',');
+        put_thought(r, b);
+        buf_put_char(b, '}');
+    }
+    buf_put_char(b, ']');
+}
+
 void reply_put_done(const struct reply *r, struct buf *b)
 {
     const char *finish = chat_finish_name(r->finish);
@@ -263,6 +347,7 @@ void reply_put_done(const struct reply *r, struct buf *b)
     buf_put_char(b, '"');
     put_usage(r, b);
     put_calls(r, b);
+    put_details(r, b);
     if (finish != NULL) {
         buf_printf(b, ",\"finish_reason\":\"%s\"", finish);
     }

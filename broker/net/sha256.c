@@ -75,6 +75,40 @@ bool sha256_of(struct span bytes, unsigned char out[SHA256_SIZE])
     return EVP_Digest(bytes.p, bytes.n, out, &n, EVP_sha256(), NULL) == 1 && n == SHA256_SIZE;
 }
 
+struct sha256_method {
+    EVP_MD *md;
+};
+
+struct sha256_method *sha256_method_new(void)
+{
+    struct sha256_method *m = calloc(1, sizeof(*m));
+
+    if (m == NULL) {
+        return NULL;
+    }
+    m->md = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (m->md == NULL) {
+        free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void sha256_method_free(struct sha256_method *m)
+{
+    if (m != NULL) {
+        EVP_MD_free(m->md);
+        free(m);
+    }
+}
+
+bool sha256_with(const struct sha256_method *m, struct span bytes, unsigned char out[SHA256_SIZE])
+{
+    unsigned n = 0;
+
+    return EVP_Digest(bytes.p, bytes.n, out, &n, m->md, NULL) == 1 && n == SHA256_SIZE;
+}
+
 bool sha256_equal(const unsigned char *a, const unsigned char *b)
 {
     return CRYPTO_memcmp(a, b, SHA256_SIZE) == 0;

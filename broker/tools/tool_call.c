@@ -2,9 +2,12 @@
  * tool.call: the name checked against the grant, then the built-in tools. Arguments pass through as
  * the bytes that came.
  */
+#include "base/redact.h"
 #include "tactus/protocol.h"
 #include "tools/tools.h"
 #include "wire/request.h"
+
+#include <string.h>
 
 #define TOOL_NAME_MAX 256u
 
@@ -46,6 +49,23 @@ static const struct builtin_tool *find_allowed(struct request *r, const struct b
     return grant_allows_tool(request_grant(r), name->p) ? find_builtin(name->p) : NULL;
 }
 
+/* Quotes the caller's own words, in which there may be a secret. `name` ends with a NUL. */
+static void refuse(struct request *r, const struct buf *name)
+{
+    struct span text = span_of(name->p, strnlen(name->p == NULL ? "" : name->p, name->len));
+    struct buf clean;
+
+    buf_init(&clean, 4 * TOOL_NAME_MAX); /* a mark is longer than the shortest secret */
+    redact_text(request_config(r)->redact, text, false, &clean);
+    if (buf_status(&clean) == ERR_OK) {
+        request_fail_text(r, TACTUS_E_TOOL_NOT_ALLOWED, "Tool not allowlisted: %.*s",
+                          (int)clean.len, clean.p == NULL ? "" : clean.p);
+    } else {
+        request_fail_err(r, ERR_NOMEM);
+    }
+    buf_fini(&clean);
+}
+
 void tool_call_start(struct request *r, void *ctx)
 {
     struct json_value name = request_param(r, "name");
@@ -68,8 +88,7 @@ void tool_call_start(struct request *r, void *ctx)
     if (buf_status(&text) == ERR_NOMEM) {
         request_fail_err(r, ERR_NOMEM);
     } else if (tool == NULL) {
-        request_fail_text(r, TACTUS_E_TOOL_NOT_ALLOWED, "Tool not allowlisted: %.*s", (int)text.len,
-                          text.p == NULL ? "" : text.p);
+        refuse(r, &text);
     } else {
         const struct span pieces[] = {SPAN("{\"result\":"), tool->before,
                                       args.type == JSON_OBJECT ? args.text : SPAN("{}"),

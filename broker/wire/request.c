@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "ledger/ledger.h"
 #include "tactus/protocol.h"
 #include "wire/session_private.h"
@@ -17,6 +18,8 @@
 
 #define ARENA_MAX          (256u * 1024u)
 #define LAST_WORD_OVERHEAD 160u /* what surrounds the id in the shortest error */
+
+#define MODEL_TEXT_MAX 8192u
 
 static const char last_word_nomem[] = "{\"type\":\"InternalError\",\"message\":\"out of memory\"}";
 static const char last_word_limit[] =
@@ -34,7 +37,13 @@ static void write_row(const struct request *r)
 {
     const struct request_bill *b = &r->bill;
     uint64_t now = clock_mono_us();
+    struct buf model; /* the client's own words: there may be a secret in them */
 
+    buf_init(&model, MODEL_TEXT_MAX);
+    if (b->model != NULL) {
+        redact_text(request_config(r)->redact, span_str(b->model), false, &model);
+        buf_put_char(&model, '\0');
+    }
     ledger_put(r->session->wire->ledger,
                &(struct ledger_row){
                    .time_ms = (uint64_t)r->began_at,
@@ -42,7 +51,7 @@ static void write_row(const struct request *r)
                    .grant = r->grant->name,
                    .method = r->method->name,
                    .provider = b->provider,
-                   .model = b->model,
+                   .model = buf_status(&model) == ERR_OK ? model.p : NULL,
                    .outcome = outcome_of(r),
                    .input_tokens = b->input_tokens,
                    .output_tokens = b->output_tokens,
@@ -53,6 +62,7 @@ static void write_row(const struct request *r)
                    .first_byte_us = r->first_us == 0 ? 0 : r->first_us - r->began_us,
                    .total_us = now - r->began_us,
                });
+    buf_fini(&model);
 }
 
 static void request_free(struct request *r)

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "tactus/protocol.h"
 #include "wire/session_private.h"
@@ -19,7 +20,9 @@
 #define OVER_LIMIT_MS       1000u
 #define OVER_LIMIT_SESSIONS 256u
 #define EVENT_PIECES_MAX    8
-#define DRAIN_READ_MS       50u /* draining: for requests that are on their way */
+#define DRAIN_READ_MS       50u   /* draining: for requests that are on their way */
+#define QUOTED_MAX          200u  /* bytes of a caller's words in a message */
+#define QUOTED_FROM         8192u /* and how many are looked through for secrets before the cut */
 
 static const struct stream_handler stream_handler;
 
@@ -310,6 +313,21 @@ static bool over_limits(struct session *s, const struct method *m, const struct 
     return true;
 }
 
+/* Quotes the caller's own words, in which there may be a secret: replaced before they are cut. */
+static void refuse_method(struct session *s, struct span id, struct span name)
+{
+    struct buf clean;
+
+    buf_init(&clean, 4 * QUOTED_FROM);
+    redact_text(s->wire->config->redact, span_of(name.p, text_cut(name.p, name.n, QUOTED_FROM)),
+                false, &clean);
+    /* Without memory nothing is quoted. */
+    struct span text = buf_status(&clean) == ERR_OK ? buf_span(&clean) : (struct span){"", 0};
+    refuse(s, id, TACTUS_E_METHOD_NOT_FOUND, "Unknown method: %.*s",
+           (int)text_cut(text.p, text.n, QUOTED_MAX), text.n == 0 ? "" : text.p);
+    buf_fini(&clean);
+}
+
 static void start_request(struct session *s, const struct json_members *top, struct grant *grant,
                           struct span id, struct span name)
 {
@@ -331,8 +349,7 @@ static void start_request(struct session *s, const struct json_members *top, str
     }
     const struct method *m = methods_find(&s->wire->methods, name);
     if (m == NULL) {
-        size_t n = text_cut(name.p, name.n, 200);
-        refuse(s, id, TACTUS_E_METHOD_NOT_FOUND, "Unknown method: %.*s", (int)n, name.p);
+        refuse_method(s, id, name);
         return;
     }
     if (!too_busy(s, m, id) && !over_limits(s, m, grant, id)) {

@@ -199,7 +199,7 @@ def openai(fake, name: str = "openai", **more) -> dict:
 
 def configuration(*providers: dict, transports: tuple = ("unix",), grant: dict | None = None,
                   listener: dict | None = None, **sections) -> dict:
-    """A complete configuration: the built-in provider, one listener a transport, one grant."""
+    """A complete configuration: the built-in provider, one listener a transport, one grant; no call is tried again."""
     listeners = []
     for transport in transports:
         entry: dict = {"auth": "none", "grant": "all", **(listener or {})}
@@ -215,6 +215,7 @@ def configuration(*providers: dict, transports: tuple = ("unix",), grant: dict |
         "broker": {"workers": WORKERS, "drain_timeout": 2, **sections.pop("broker", {})},
         "listeners": listeners,
         "providers": [{"name": "builtin", "type": "builtin"}, *providers],
+        "routing": {"retries": 0, **sections.pop("routing", {})},
         "grants": [{"name": "all", "models": ["*"], "tools": ["*"], **(grant or {})}],
         **sections,
     }

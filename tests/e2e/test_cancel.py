@@ -167,7 +167,10 @@ def abandon(broker, fake, count: int) -> None:
 def test_a_thousand_clients_that_leave():
     """maximhq/bifrost#828, #6802: memory and descriptors stay flat. TACTUS_E2E_FULL=1: ten thousand."""
     count = 10_000 if h.FULL else 1_000
-    with FakeProvider() as fake, Broker(configuration(openai(fake), transports=TRANSPORTS)) as broker:
+    # What is freed goes back to the kernel at once: else malloc keeps up to some MiB, as much as chance has it, and memory
+    # would not tell what the broker still holds.
+    malloc = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    with FakeProvider() as fake, Broker(configuration(openai(fake), transports=TRANSPORTS), env=malloc) as broker:
         def settled() -> bool:
             return all(r.closed or r.phase == "complete" for r in list(fake.records)) and broker.descriptors() <= idle + 4
         idle = broker.descriptors()
@@ -177,6 +180,6 @@ def test_a_thousand_clients_that_leave():
         abandon(broker, fake, count)
         h.wait_until(settled, f"{broker.descriptors()} descriptors to become {idle} again")
         grown = broker.memory() - memory
-        check(h.SANITIZED or grown < (1 + 2 * h.WORKERS) << 20, f"{grown >> 10} KiB more after {count} clients that left")
+        check(h.SANITIZED or grown < h.WORKERS << 20, f"{grown >> 10} KiB more after {count} clients that left")
         with broker.client() as c:
             h.done(c.answer("text"))

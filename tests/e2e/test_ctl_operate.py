@@ -278,11 +278,11 @@ def test_what_is_no_broker():
     rows.close()
 
 
-def on_terminal(admin: Admin, *args) -> bytes:
+def on_terminal(url: str, *args) -> bytes:
     """What a person sees."""
     ours, theirs = pty.openpty()
     try:
-        process = h.spawn([PROGRAM, *args], stdout=theirs, stderr=theirs, env={"TERM": "xterm", "TACTUS_BROKER_ADMIN": admin.url})
+        process = h.spawn([PROGRAM, *args], stdout=theirs, stderr=theirs, env={"TERM": "xterm", "TACTUS_BROKER_ADMIN": url})
         os.close(theirs)
         seen = b""
         with contextlib.suppress(OSError):  # EIO: the other end is closed
@@ -295,17 +295,44 @@ def on_terminal(admin: Admin, *args) -> bytes:
 
 
 @bound(30)
-def test_remote_text_cannot_steer_a_terminal():
-    """C0 in a name is refused by the broker; C1, which terminals obey too, is not."""
-    name = "evil\x9b2J\x9d0;title\x9c"
+def test_names_that_steer_a_terminal_are_refused():
+    """C0, and C1, which terminals obey too; in names of runs and grants, and in patterns."""
+    rows = Rows()
     with operated() as broker:
         admin = Admin(broker)
-        check("run must be" in bad(h.EX_DATAERR, admin, "grants", "create", "--run", "a\x1b[2Jb"), "C0")
-        made = admin.good(201, "POST", "/v1/grants", {"run": name, "models": ["m\x9b1m"]})
-        for args in (("grants",), ("grants", "create", "--run", name)):
-            for seen in (on_terminal(admin, *args), good(admin, *args).encode()):
-                check(b"\xc2\x9b" not in seen and b"\xc2\x9d" not in seen and "evil\ufffd2J\ufffd0;title\ufffd".encode() in seen, repr(seen))
-        check(b"\xc2\x9b" not in on_terminal(admin, "grants", "--json"), "raw JSON on a terminal")
-        check(name in good(admin, "grants", "--json"), "into a pipe every byte goes as it came")
-        equal(good(admin, "grants", "revoke", made["id"]), f"revoked: {made['id']}\n")
-        check(b"\xc2\x9b" not in on_terminal(admin, "grants", "revoke", name), "an error on a terminal")
+        for name in ("a\x1b[2Jb", "a\x7f", "evil\x9b2J", "\x9d0;title\x9c", "\x80", "\x9f"):
+            with rows(repr(name)):
+                for key, value in (("run", name), ("name", name), ("models", [name])):
+                    check(f"{key} must be" in admin.bad(400, "BadRequest", "POST", "/v1/grants", {key: value}), key)
+                check("run must be" in bad(h.EX_DATAERR, admin, "grants", "create", "--run", name), "brokerctl")
+        for body in (b'{"run":"a\x9b"}', b'{"run":"a\xc3"}', b'{"run":"\\ud800"}'):
+            with rows(repr(body)):
+                admin.bad(400, "BadRequest", "POST", "/v1/grants", body)
+        equal(admin.grants(), [], "grants that were made")
+        for seen in (on_terminal(admin.url, "grants", "revoke", "a\x9b2J"), on_terminal(admin.url, "grants", "create", "--run", "a\x9b2J")):
+            check(b"\xc2\x9b" not in seen and seen, repr(seen))
+    rows.close()
+
+
+@bound(30)
+def test_remote_text_cannot_steer_a_terminal():
+    """Whatever a server that is no broker of ours says."""
+    rows = Rows()
+    name = "evil\x9b2J\x9d0;title\x9c\x1b[2J"
+    clean = "evil\ufffd2J\ufffd0;title\ufffd\ufffd[2J"
+    grant = {"id": name, "name": name, "run": name, "transport": "unix", "endpoint": name, "models": [name], "tools": [name], "used": {"requests": 1},
+             "expires_at": name, "token": name}
+    usage = [{"model": name, "requests": 1, "errors": 0, "input_tokens": 1, "output_tokens": 1}]
+    report = {"generation": 2, "grants": 1, "providers": 1, "grants_added": [name], "grants_removed": [name]}
+    error = {"error": {"type": "InternalServerError" + name, "message": name}}
+    for args, status, answer in ((("grants",), "200 OK", [grant]), (("grants", "create"), "201 Created", grant), (("usage", "--by", "model"), "200 OK", usage),
+                                 (("reload",), "200 OK", report), (("status",), "500 Oops", error), (("reload",), "422 x", error)):
+        with rows(f"{args} {status}"), server(http(status, json.dumps(answer, ensure_ascii=False).encode())) as url:
+            process = ctl(None, *args, env={"TACTUS_BROKER_ADMIN": url})
+            bold = on_terminal(url, *args).replace(b"\x1b[1m", b"").replace(b"\x1b[0m", b"")  # which is our own
+            for seen in (bold, process.stdout.encode() + process.stderr.encode()):
+                check(b"\x1b" not in seen and b"\xc2\x9b" not in seen and b"\xc2\x9d" not in seen and clean.encode() in seen, repr(seen))
+    with rows("--json"), server(http("200 OK", json.dumps([grant], ensure_ascii=False).encode())) as url:
+        check(b"\xc2\x9b" not in on_terminal(url, "grants", "--json"), "raw JSON on a terminal")
+        check("evil\x9b2J" in good(None, "grants", "--json", env={"TACTUS_BROKER_ADMIN": url}), "into a pipe every byte goes as it came")
+    rows.close()

@@ -48,6 +48,12 @@ class Manager:
                 return told
             check(set(told) <= {"STATUS", "WATCHDOG"}, f"told {told}, {key} was expected")
 
+    def silent(self) -> None:
+        """Of a service that has ended: nothing was told since."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            raise h.Failure(f"told {self.socket.recv(4096)!r}")
+
 
 class Passed(Broker):
     """A broker that is given listening sockets."""
@@ -112,6 +118,25 @@ def test_reload_is_told():
         equal(told["RELOADING"], "1")
         check(before <= int(told["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000, str(told))
         equal(manager.wait_for("READY"), {"READY": "1"})
+
+
+@bound(30)
+def test_no_reload_is_told_while_stopping():
+    """READY after STOPPING would take the end back; and nothing is read any more."""
+    manager = Manager()
+    with Broker(configuration(), env=manager.env) as broker, broker.client() as c:
+        manager.wait_for("READY")
+        c.chat("builtin/slow-100", content="a b c d e f g h")
+        events = [c.event()]
+        broker.signal(signal.SIGTERM)
+        manager.wait_for("STOPPING")
+        broker.file.unlink()  # a reload would fail
+        broker.signal(signal.SIGHUP)
+        h.wait_until(lambda: "no reload: the broker is shutting down" in broker.stderr(), "a line of the log")
+        equal(h.done(events + c.until_terminal())["text"], "a b c d e f g h")
+        equal(broker.wait(), 0)
+        check("reload failed" not in broker.stderr(), broker.stderr())
+        manager.silent()
 
 
 @bound(60)

@@ -30,7 +30,7 @@ static void check_fault(const struct admin_fault *f)
     check(f->status == 400 || f->status == 403 || f->status == 422);
     check(f->type != NULL && f->message[0] != '\0');
     buf_init(&b, 16384);
-    admin_fault_put_json(f, &b);
+    admin_fault_put_json(f, NULL, &b);
     check(json_check_object(buf_span(&b), &rules, &m, &fault) == ERR_OK);
     buf_fini(&b);
 }

@@ -361,7 +361,7 @@ static void test_no_memory(void **state)
 
     for (; failed; n++) {
         struct charge_bed b;
-        struct answer a = {.far = &b.f, .counted = NDJSON, .id = "1"};
+        struct wire_answer a = {.far = &b.f, .counted = NDJSON, .id = "1"};
         assert_true(n < 400);
         open_bed(&b, true);
         b.grant->limits.rpm = 10;

@@ -4,6 +4,7 @@
  */
 #include "http/admin_body.h"
 
+#include "base/redact.h"
 #include "fixtures/torture.h"
 
 #include <setjmp.h>
@@ -241,6 +242,37 @@ static void test_types(void **state)
     bad("{\"listener\":[]}", "listener must be an object");
 }
 
+/* C0, DEL, C1 (as bytes and as escapes), lone surrogates and bytes that are no UTF-8; neighbours of
+ * each pass. */
+static void test_names_cannot_steer_a_terminal(void **state)
+{
+    (void)state;
+    static const char *const bad_texts[] = {
+        "\\u001b[2J", "\x7f", "\\u007f", "\xc2\x80", "\xc2\x9b[2J",  "a\xc2\x9f", "a\\u0080b",
+        "\\u009f",    "\xff", "a\xc3",   "\xc0\x9b", "\xed\xa0\x80", "\\ud800b",  "\xe2\x82",
+    };
+    static const char *const good_texts[] = {
+        " ", "~", "\xc2\xa0", "\xc3\x9b", "\xe2\x82\x9b", "\xf0\x9f\x8e\x89", "\\u00a0",
+    };
+    static const char *const starts[] = {"{" UNIX ",\"run\":\"", "{" UNIX ",\"name\":\"",
+                                         "{" UNIX ",\"models\":[\""};
+    static const char *const ends[] = {"\"}", "\"}", "\"]}"};
+    char json[128];
+
+    for (size_t f = 0; f < sizeof(starts) / sizeof(starts[0]); f++) {
+        for (size_t i = 0; i < sizeof(bad_texts) / sizeof(bad_texts[0]); i++) {
+            (void)snprintf(json, sizeof(json), "%s%s%s", starts[f], bad_texts[i], ends[f]);
+            assert_false(admin_body_grant(span_str(json), &arena, &grant, &fault));
+            assert_int_equal(fault.status, 400);
+        }
+        for (size_t i = 0; i < sizeof(good_texts) / sizeof(good_texts[0]); i++) {
+            (void)snprintf(json, sizeof(json), "%s%s%s", starts[f], good_texts[i], ends[f]);
+            good(json);
+        }
+    }
+    bad("{\"run\":\"a\xc2\x9b\"}", "run must be a text of 1 to 128 bytes");
+}
+
 static void test_lengths(void **state)
 {
     (void)state;
@@ -476,36 +508,41 @@ static void test_no_memory(void **state)
 static void test_fault(void **state)
 {
     (void)state;
+    struct redact *r = redact_new();
     struct buf b;
 
+    assert_non_null(r);
+    assert_int_equal(redact_add(r, SPAN("a-secret/of \"one\"")), ERR_OK);
     buf_init(&b, 4096);
     assert_false(admin_fault_set(&fault, 400, "BadRequest", "key \"%s\"", "x\xff"));
-    admin_fault_put_json(&fault, &b);
+    admin_fault_put_json(&fault, NULL, &b);
     assert_string_equal(buf_cstr(&b), "{\"error\":{\"type\":\"BadRequest\",\"message\":"
                                       "\"key \\\"x\xef\xbf\xbd\\\"\"}}");
+    buf_clear(&b);
+    assert_false(admin_fault_set(&fault, 400, "BadRequest", "no a-secret/of \"one\", none"));
+    admin_fault_put_json(&fault, r, &b);
+    assert_string_equal(buf_cstr(&b), "{\"error\":{\"type\":\"BadRequest\",\"message\":"
+                                      "\"no [redacted], none\"}}");
+    buf_clear(&b); /* what is there is room enough */
+    torture_fail_after(0);
+    admin_fault_put_json(&fault, r, &b);
+    torture_off();
+    assert_string_equal(buf_cstr(&b), "{\"error\":{\"type\":\"BadRequest\",\"message\":"
+                                      "\"(no memory to show it)\"}}");
     buf_fini(&b);
+    redact_free(r);
 }
 
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_smallest),
-        TEST(test_everything),
-        TEST(test_null_is_absent),
-        TEST(test_no_object),
-        TEST(test_cut_anywhere),
-        TEST(test_keys),
-        TEST(test_limits),
-        TEST(test_types),
-        TEST(test_lengths),
-        TEST(test_listener_values),
-        TEST(test_what_goes_together),
-        TEST(test_patch),
-        TEST(test_match),
-        TEST(test_match_count),
-        TEST(test_no_memory),
-        TEST(test_fault),
+        TEST(test_smallest),  TEST(test_everything),      TEST(test_null_is_absent),
+        TEST(test_no_object), TEST(test_cut_anywhere),    TEST(test_keys),
+        TEST(test_limits),    TEST(test_types),           TEST(test_names_cannot_steer_a_terminal),
+        TEST(test_lengths),   TEST(test_listener_values), TEST(test_what_goes_together),
+        TEST(test_patch),     TEST(test_match),           TEST(test_match_count),
+        TEST(test_no_memory), TEST(test_fault),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

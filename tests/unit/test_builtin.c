@@ -44,7 +44,7 @@ static void run(const char *model, const char *messages, const char *tools)
     char *name = malloc(strlen(model) + 1);
     struct chat_sink sink = {.emit = record_emit, .ctx = &record};
     struct failure failure = {.type = "none"};
-    enum reader_status status = READER_MORE;
+    enum answer_status status = ANSWER_MORE;
 
     assert_non_null(text);
     assert_non_null(name);
@@ -59,7 +59,7 @@ static void run(const char *model, const char *messages, const char *tools)
     free(name);
     assert_non_null(s);
     steps = 0;
-    while (status == READER_MORE) {
+    while (status == ANSWER_MORE) {
         size_t before = record.n;
         steps++;
         size_t texts = 0;
@@ -175,17 +175,17 @@ static void test_tokens_memory(void **state)
     size_t n = 0;
     struct chat_sink sink = {.emit = count_event, .ctx = &n};
     struct failure failure;
-    enum reader_status status = READER_MORE;
+    enum answer_status status = ANSWER_MORE;
 
     (void)state;
     struct provider_script *s = provider_builtin.script_new(&provider, &request);
     assert_non_null(s);
     torture_off();
-    while (status == READER_MORE) {
+    while (status == ANSWER_MORE) {
         status = provider_builtin.script_step(s, &sink, &failure);
     }
     assert_int_equal(torture_count(), 0);
-    assert_int_equal(status, READER_COMPLETE);
+    assert_int_equal(status, ANSWER_COMPLETE);
     assert_int_equal(n, 10000000);
     provider_builtin.script_free(s);
 }
@@ -215,7 +215,7 @@ static void test_retry_after(void **state)
 
         struct provider_script *s = provider_builtin.script_new(&provider, &request);
         assert_non_null(s);
-        assert_int_equal(provider_builtin.script_step(s, &sink, &failure), READER_FAILED);
+        assert_int_equal(provider_builtin.script_step(s, &sink, &failure), ANSWER_FAILED);
         assert_true(failure.retry_after <= cases[i].retry_after &&
                     failure.retry_after >= cases[i].retry_after);
         provider_builtin.script_free(s);
@@ -308,20 +308,20 @@ static void test_allocation_failures(void **state)
         reset();
         torture_fail_after(n);
         struct provider_script *s = provider_builtin.script_new(&provider, &request);
-        enum reader_status status =
-            s == NULL ? READER_FAILED : provider_builtin.script_step(s, &sink, &failure);
+        enum answer_status status =
+            s == NULL ? ANSWER_FAILED : provider_builtin.script_step(s, &sink, &failure);
         size_t used = torture_count();
         torture_off();
-        if (s != NULL && status == READER_FAILED) {
+        if (s != NULL && status == ANSWER_FAILED) {
             assert_string_equal(failure.type, TACTUS_E_INTERNAL);
             assert_string_equal(failure.message, "out of memory");
         }
         provider_builtin.script_free(s);
         if (used <= n) {
-            assert_int_equal(status, READER_COMPLETE);
+            assert_int_equal(status, ANSWER_COMPLETE);
             break;
         }
-        assert_int_equal(status, READER_FAILED);
+        assert_int_equal(status, ANSWER_FAILED);
     }
 }
 

@@ -75,7 +75,7 @@ static void check_builtin(const struct config *c)
     assert_string_equal(c->providers[0].name, "builtin");
     assert_string_equal(c->providers[0].type, "builtin");
     assert_null(c->providers[0].base_url);
-    assert_int_equal(c->providers[0].key.kind, SECRET_NONE);
+    assert_int_equal(c->providers[0].keys[0].kind, SECRET_NONE);
 }
 
 static void test_minimal(void **state)
@@ -114,16 +114,24 @@ static const char EVERYTHING[] =
     "- {url: 'tls://[::1]:65535', cert: c.pem, key: k.pem, client_ca: ca.pem, grant: a}\n"
     "- {url: 'tcp://localhost:65535', grant: a}\n"
     "providers:\n"
-    "- {name: openai, type: openai, keys: [{env: K}], ca_file: ca, proxy: 'socks5h://p:1'}\n"
+    "- {name: openai, type: openai, keys: [{env: K}, {env: L}], ca_file: ca, proxy: "
+    "'socks5h://p:1'}\n"
     "- {name: local, type: openai, base_url: 'http://127.0.0.1:11434/v1//', keys: [], "
     "stream_usage: false}\n"
     "- {name: f, type: openai, keys: [{file: /k}]}\n"
     "- {name: builtin, type: builtin}\n"
+    "- {name: az, type: azure_openai, base_url: 'https://x.openai.azure.com'}\n"
+    "models: [{name: smart, targets: [openai/gpt-4o, local/meta/llama]}, {name: 'a/b', targets: "
+    "[f/x]}]\n"
+    "routing: {retries: 3, backoff: 0.1, max_backoff: 1, max_retry_after: 5, key_rest: 2, "
+    "breaker_failures: 0, breaker_rest: 1m}\n"
     "grants: [{name: a, models: ['*', 'bu*/x'], tools: [t]}, {name: b}]\n"
     "limits: {max_connections: 5, max_message_bytes: 64KiB, max_json_depth: 1024, "
     "stall_timeout: 0.05, total_timeout: 2m}\n"
     "events: {max_event_bytes: 4096}\n"
     "log: {level: debug, format: text}\n";
+
+#define TYPES "azure_openai, gemini, builtin"
 
 static void check_listeners(const struct config *c)
 {
@@ -151,20 +159,45 @@ static void check_listeners(const struct config *c)
 
 static void check_providers(const struct config *c)
 {
-    assert_int_equal(c->nproviders, 4);
+    assert_int_equal(c->nproviders, 5);
     const struct provider_config *p = c->providers;
-    assert_string_equal(p[0].base_url, "https://api.openai.com/v1");
-    assert_int_equal(p[0].key.kind, SECRET_ENV);
-    assert_string_equal(p[0].key.source, "K");
-    assert_null(p[0].key.bytes);
+    assert_null(p[0].base_url);
+    assert_int_equal(p[0].nkeys, 2);
+    assert_int_equal(p[0].keys[0].kind, SECRET_ENV);
+    assert_string_equal(p[0].keys[0].source, "K");
+    assert_null(p[0].keys[0].bytes);
+    assert_string_equal(p[0].keys[1].source, "L");
     assert_string_equal(p[0].ca_file, "ca");
     assert_string_equal(p[0].proxy, "socks5h://p:1");
     assert_true(p[0].stream_usage);
     assert_string_equal(p[1].base_url, "http://127.0.0.1:11434/v1");
-    assert_int_equal(p[1].key.kind, SECRET_NONE);
+    assert_int_equal(p[1].nkeys, 0);
     assert_false(p[1].stream_usage);
-    assert_int_equal(p[2].key.kind, SECRET_FILE);
+    assert_int_equal(p[2].keys[0].kind, SECRET_FILE);
     assert_string_equal(p[3].type, "builtin");
+    assert_string_equal(p[4].type, "azure_openai");
+    assert_string_equal(p[4].api_version, "2024-10-21");
+}
+
+static void check_models(const struct config *c)
+{
+    const struct routing_config *r = &c->routing;
+
+    assert_int_equal(c->nmodels, 2);
+    assert_string_equal(c->models[0].name, "smart");
+    assert_int_equal(c->models[0].ntargets, 2);
+    assert_int_equal(c->models[0].targets[0].provider, 0);
+    assert_string_equal(c->models[0].targets[0].model, "gpt-4o");
+    assert_int_equal(c->models[0].targets[1].provider, 1);
+    assert_string_equal(c->models[0].targets[1].model, "meta/llama");
+    assert_string_equal(c->models[1].name, "a/b");
+    assert_int_equal(r->retries, 3);
+    assert_int_equal(r->backoff, 100);
+    assert_int_equal(r->max_backoff, 1000);
+    assert_int_equal(r->max_retry_after, 5000);
+    assert_int_equal(r->key_rest, 2000);
+    assert_int_equal(r->breaker_failures, 0);
+    assert_int_equal(r->breaker_rest, 60000);
 }
 
 static void test_everything(void **state)
@@ -176,6 +209,7 @@ static void test_everything(void **state)
     assert_int_equal(c->drain_timeout, 500);
     check_listeners(c);
     check_providers(c);
+    check_models(c);
     assert_true(grant_allows_model(c->grants[0], "p", "m"));
     assert_true(grant_allows_tool(c->grants[0], "t"));
     assert_int_equal(c->limits.max_connections, 5);
@@ -320,20 +354,32 @@ static void test_providers(void **state)
     fails(MINIMAL "providers: []\n",
           "b.yml:3:12: providers: has 0 items, expected a list of 1 to 256 maps");
     fails(MINIMAL "providers: [{name: a}]\n",
-          "b.yml:3:13: providers[0].type: is missing, expected one of openai, builtin");
-    fails(MINIMAL "providers: [{name: a, type: gemini}]\n",
-          "b.yml:3:29: providers[0].type: is \"gemini\", expected one of openai, builtin");
-    fails(MINIMAL "providers: [{name: a, type: openai, keys: [{env: A}, {env: B}]}]\n",
-          "b.yml:3:43: providers[0].keys: has 2 keys, expected one: taking turns with several is "
-          "not supported yet");
+          "b.yml:3:13: providers[0].type: is missing, expected one of openai, " TYPES);
+    fails(MINIMAL "providers: [{name: a, type: palm}]\n",
+          "b.yml:3:29: providers[0].type: is \"palm\", expected one of openai, " TYPES);
+    fails(MINIMAL "providers: [{name: a, type: azure_openai}]\n",
+          "b.yml:3:13: providers[0].base_url: is missing, expected https://NAME.openai.azure.com");
+    fails(MINIMAL "providers: [{name: a, type: openai, api_version: v}]\n",
+          "b.yml:3:50: providers[0].api_version: is not for type openai, expected it only with "
+          "type azure_openai");
+    fails(MINIMAL "models: [{name: m, targets: [openai/x]}]\n",
+          "b.yml:3:29: models[0].targets: has \"openai/x\", expected PROVIDER/MODEL of one in "
+          "providers");
+    fails(MINIMAL "models: [{name: m, targets: [builtin/x]}, {name: m, targets: [builtin/y]}]\n",
+          "b.yml:3:50: models[1].name: is the name of another model too, expected a new one");
+    fails(MINIMAL "models: [{name: m, targets: []}]\n",
+          "b.yml:3:29: models[0].targets: has 0 items, expected a list of 1 to 16 texts");
+    fails(MINIMAL "models: [{name: m, targets: ['builtin/']}]\n",
+          "b.yml:3:29: models[0].targets: has \"builtin/\", expected PROVIDER/MODEL of one in "
+          "providers");
     fails(MINIMAL "providers: [{name: a, type: openai, keys: {env: A}}]\n",
           "b.yml:3:43: providers[0].keys: is a map, expected a list of 0 to 64 secrets");
     fails(MINIMAL "providers: [{name: a, type: openai, keys: [sk-canary]}]\n",
           "b.yml:3:44: providers[0].keys[0]: is a single value, expected { env: NAME }, { file: "
           "PATH }, { credential: NAME } or { command: [PROGRAM] }");
     fails(MINIMAL "providers: [{name: a, type: builtin, base_url: 'http://h'}]\n",
-          "b.yml:3:48: providers[0].base_url: is not for type builtin, expected it only with type "
-          "openai");
+          "b.yml:3:48: providers[0].base_url: is not for type builtin, expected it only with a "
+          "type that has a network");
     fails(MINIMAL "providers: [{name: a, type: openai}, {name: b, type: openai, base_url: h}]\n",
           "b.yml:3:72: providers[1].base_url: is no such URL, expected a URL (http://HOST, "
           "https://HOST) without user, query and fragment");
@@ -360,7 +406,7 @@ static void test_ranges(void **state)
           "b.yml:3:14: log.level: is \"trace\", expected one of error, warn, info, debug");
     fails(MINIMAL "colours: {}\n",
           "b.yml:3:1: colours: is an unknown key, expected one of broker, listeners, admin, "
-          "providers, grants, prices, usage, limits, events, log");
+          "providers, models, routing, grants, prices, usage, limits, events, log");
 }
 
 static void test_connections_follow_the_descriptor_limit(void **state)
@@ -477,15 +523,16 @@ static void test_load_secrets(void **state)
     assert_int_equal(config_load_secrets(c, false, &e), ERR_CONFIG);
     assert_string_equal(e.msg, "provider b: secret from variable T_KEY_B is not set");
     assert_int_equal(config_load_secrets(c, true, &e), ERR_OK);
-    assert_string_equal(c->providers[0].key.bytes, "canary-key-one");
-    assert_int_equal(c->providers[1].key.kind, SECRET_ENV); /* keyless, but not a local server */
-    assert_null(c->providers[1].key.bytes);
-    assert_null(c->providers[2].key.bytes);
+    assert_string_equal(c->providers[0].keys[0].bytes, "canary-key-one");
+    assert_int_equal(c->providers[1].keys[0].kind,
+                     SECRET_ENV); /* keyless, but not a local server */
+    assert_null(c->providers[1].keys[0].bytes);
+    assert_null(c->providers[2].keys[0].bytes);
     scrubbed(c, "x canary-key-one", true);
     scrubbed(c, "Y2FuYXJ5LWtleS1vbmU", true);
     assert_int_equal(setenv("T_KEY_B", "abc", 1), 0); /* too short to be matched: a warning */
     assert_int_equal(config_load_secrets(c, false, &e), ERR_OK);
-    assert_string_equal(c->providers[1].key.bytes, "abc");
+    assert_string_equal(c->providers[1].keys[0].bytes, "abc");
     scrubbed(c, "abc", false);
     config_unref(c);
 }
@@ -608,7 +655,7 @@ static void test_example_has_every_key(void **state)
     char *z = realloc(text, n + 1);
     assert_non_null(z);
     z[n] = '\0';
-    assert_int_equal(check_documented(z, config_keys()), 65);
+    assert_int_equal(check_documented(z, config_keys()), 77);
     free(z);
 }
 

@@ -234,11 +234,11 @@ static void test_variables_are_carried(void **state)
     config_unref(first);
     token_is(second, 1, TOKEN); /* under another grant's name */
     assert_false(second->grants[0]->has_token);
-    assert_string_equal(second->providers[0].key.bytes, "key-canary-1");
+    assert_string_equal(second->providers[0].keys[0].bytes, "key-canary-1");
     struct config *third = reload(second, WITH_TOKEN KEY); /* and again */
     config_unref(second);
     token_is(third, 0, TOKEN);
-    assert_string_equal(third->providers[0].key.bytes, "key-canary-1");
+    assert_string_equal(third->providers[0].keys[0].bytes, "key-canary-1");
     config_unref(third);
 }
 

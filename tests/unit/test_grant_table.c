@@ -351,9 +351,11 @@ static void test_replace_with_a_duplicate(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    for (size_t n = 0; n < 2; n++) {
+    for (size_t n = 0; n < 4; n++) {
         torture_fail_after(n);
         assert_null(grant_table_new());
+    }
+    for (size_t n = 0; n < 2; n++) {
         torture_fail_after(n);
         assert_null(grant_new());
     }
@@ -436,25 +438,86 @@ static void test_many(void **state)
     free(all);
 }
 
-/* A table that cannot grow goes on, and grows later. */
+/* A table that cannot grow takes no more and is as it was; it grows later. */
 static void test_growth_without_memory(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 1000; i++) {
-        struct grant *g = make_numbered(i);
-        torture_fail_after(1); /* after the entry: the buckets */
-        assert_int_equal(grant_table_add(t, g, NULL), ERR_OK);
+    unsigned n = 0;
+    enum err rc = ERR_OK;
+    struct error e = {.code = ERR_OK};
+
+    for (; rc == ERR_OK; n++) {
+        struct grant *g = make_numbered(n);
+        torture_fail_after(1); /* after the entry: the slots */
+        rc = grant_table_add(t, g, &e);
         torture_off();
+        assert_int_equal(refs(g), rc == ERR_OK ? 2 : 1);
         grant_unref(g);
     }
-    for (unsigned i = 0; i < 1000; i++) {
-        find_numbered(i, true);
+    assert_int_equal(rc, ERR_NOMEM);
+    assert_string_equal(e.msg, "out of memory for the table of grants");
+    n--;
+    assert_in_range(n, 8, 1000);
+    struct grant *g = make_numbered(n);
+    torture_fail_after(2); /* the slots' entries */
+    assert_int_equal(grant_table_add(t, g, NULL), ERR_NOMEM);
+    torture_off();
+    for (unsigned i = 0; i <= n; i++) {
+        find_numbered(i, i < n);
     }
-    struct grant *g = make_numbered(1000);
     adds(g);
     grant_unref(g);
-    for (unsigned i = 0; i <= 1000; i++) {
+    for (unsigned i = 0; i <= n; i++) {
         find_numbered(i, true);
+    }
+}
+
+/* Small tables, as full as they get, emptied in some order: what is left is found each time. */
+static void test_gaps(void **state)
+{
+    (void)state;
+    enum { FULL = 32 };
+    struct grant *all[FULL];
+
+    for (unsigned round = 0; round < 200; round++) {
+        unsigned first = 1000 * round;
+        for (unsigned i = 0; i < FULL; i++) {
+            all[i] = make_numbered(first + i);
+            adds(all[i]);
+        }
+        for (unsigned k = 0; k < FULL; k++) {
+            unsigned gone = (k * 5 + round) % FULL;
+            grant_table_remove(t, all[gone]);
+            assert_int_equal(refs(all[gone]), 1);
+            grant_unref(all[gone]);
+            for (unsigned j = 0; j < FULL; j++) {
+                unsigned i = (j * 5 + round) % FULL;
+                find_numbered(first + i, j > k);
+            }
+        }
+    }
+}
+
+/* Hashes that differ at their end only. */
+static void test_hashes_that_begin_alike(void **state)
+{
+    (void)state;
+    for (unsigned order = 0; order < 4; order++) {
+        struct grant *a = make("a", "token-a", NULL);
+        struct grant *like = make("like", "token-a", NULL);
+        like->token_sha256[SHA256_SIZE - 1] ^= 1;
+        adds(order % 2 == 0 ? a : like);
+        token_is("token-a", order % 2 == 0 ? a : NULL);
+        adds(order % 2 == 0 ? like : a);
+        token_is("token-a", a);
+        grant_table_remove(t, order < 2 ? a : like);
+        token_is("token-a", order < 2 ? NULL : a);
+        grant_table_remove(t, order < 2 ? like : a);
+        token_is("token-a", NULL);
+        assert_int_equal(refs(a), 1);
+        assert_int_equal(refs(like), 1);
+        grant_unref(a);
+        grant_unref(like);
     }
 }
 
@@ -544,6 +607,14 @@ static void test_sha256(void **state)
     assert_memory_equal(hash, nothing, sizeof(nothing));
     assert_true(sha256_of((struct span){NULL, 0}, hash));
     assert_memory_equal(hash, nothing, sizeof(nothing));
+    struct sha256_method *m = sha256_method_new();
+    assert_non_null(m);
+    assert_true(sha256_with(m, SPAN("abc"), hash));
+    assert_memory_equal(hash, abc, SHA256_SIZE);
+    assert_true(sha256_with(m, SPAN(""), hash));
+    assert_memory_equal(hash, nothing, sizeof(nothing));
+    sha256_method_free(m);
+    sha256_method_free(NULL);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -561,6 +632,8 @@ int main(void)
         TEST(test_no_memory),
         TEST(test_many),
         TEST(test_growth_without_memory),
+        TEST(test_gaps),
+        TEST(test_hashes_that_begin_alike),
         TEST(test_threads),
         cmocka_unit_test(test_sha256),
     };

@@ -284,9 +284,9 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static struct reader_head head_of(const struct transcript *t)
+static struct answer_head head_of(const struct transcript *t)
 {
-    struct reader_head head = {.status = t->status == 0 ? 200 : t->status,
+    struct answer_head head = {.status = t->status == 0 ? 200 : t->status,
                                .content_type = t->type,
                                .content_encoding = t->encoding == NULL ? "" : t->encoding,
                                .stream_asked = t->stream};
@@ -301,40 +301,40 @@ static struct reader_head head_of(const struct transcript *t)
 static void run(const struct transcript *t, size_t first, size_t step, bool exact,
                 struct chat_record *out)
 {
-    struct reader_head head = head_of(t);
+    struct answer_head head = head_of(t);
     struct chat_sink sink = {.emit = record_emit, .ctx = out};
-    struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+    struct answer *r = provider_openai.answer_new(&provider, &head);
     struct failure failure = {.type = "none"};
-    enum reader_status status = READER_MORE;
+    enum answer_status status = ANSWER_MORE;
     size_t at = 0;
 
     if (r == NULL) {
         failure_init(&failure, TACTUS_E_INTERNAL, "out of memory");
-        record_end(out, READER_FAILED, &failure);
+        record_end(out, ANSWER_FAILED, &failure);
         return;
     }
-    while (at < nbytes && status == READER_MORE) {
+    while (at < nbytes && status == ANSWER_MORE) {
         size_t n = at < first ? first - at : step;
         n = n < nbytes - at ? n : nbytes - at;
         if (exact) {
             char *copy = malloc(n);
             assert_non_null(copy);
             memcpy(copy, bytes + at, n);
-            status = provider_openai.reader_feed(r, copy, n, &sink, &failure);
+            status = answer_feed(r, copy, n, &sink, &failure);
             free(copy);
         } else {
-            status = provider_openai.reader_feed(r, bytes + at, n, &sink, &failure);
+            status = answer_feed(r, bytes + at, n, &sink, &failure);
         }
         at += n;
     }
-    if (status == READER_MORE) {
-        status = provider_openai.reader_end(r, &sink, &failure);
+    if (status == ANSWER_MORE) {
+        status = answer_end(r, &sink, &failure);
     }
     record_end(out, status, &failure);
-    if (status == READER_COMPLETE) {
-        assert_true(provider_openai.reader_finished(r) == (strstr(out->text, "\nF:") != NULL));
+    if (status == ANSWER_COMPLETE) {
+        assert_true(answer_finished(r) == (strstr(out->text, "\nF:") != NULL));
     }
-    provider_openai.reader_free(r);
+    answer_free(r);
     assert_false(out->broken);
 }
 
@@ -458,7 +458,7 @@ static void test_sink_stops(void **state)
 /* maximhq/bifrost#7115: the reader says that it could be settled, before the end comes. */
 static void test_finished_before_the_end(void **state)
 {
-    struct reader_head head = {
+    struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
     struct failure failure;
@@ -467,16 +467,14 @@ static void test_finished_before_the_end(void **state)
 
     (void)state;
     reset(&cut);
-    struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+    struct answer *r = provider_openai.answer_new(&provider, &head);
     assert_non_null(r);
-    assert_int_equal(provider_openai.reader_feed(r, text, sizeof text - 1, &sink, &failure),
-                     READER_MORE);
-    assert_false(provider_openai.reader_finished(r));
-    assert_int_equal(provider_openai.reader_feed(r, finish, sizeof finish - 1, &sink, &failure),
-                     READER_MORE);
-    assert_true(provider_openai.reader_finished(r));
-    provider_openai.reader_free(r);
-    provider_openai.reader_free(NULL);
+    assert_int_equal(answer_feed(r, text, sizeof text - 1, &sink, &failure), ANSWER_MORE);
+    assert_false(answer_finished(r));
+    assert_int_equal(answer_feed(r, finish, sizeof finish - 1, &sink, &failure), ANSWER_MORE);
+    assert_true(answer_finished(r));
+    answer_free(r);
+    answer_free(NULL);
 }
 
 /* Fills `bytes` with `before`, `n` times `fill`, `after`. */
@@ -494,23 +492,23 @@ static void make(const char *before, char fill, size_t n, const char *after)
 static void run_small(size_t max, const struct transcript *t, size_t step, struct chat_record *out)
 {
     struct provider small = provider;
-    struct reader_head head = head_of(t);
+    struct answer_head head = head_of(t);
     struct chat_sink sink = {.emit = record_emit, .ctx = out};
     struct failure failure = {.type = "none"};
-    enum reader_status status = READER_MORE;
+    enum answer_status status = ANSWER_MORE;
 
     small.max_reply_bytes = max;
-    struct provider_reader *r = provider_openai.reader_new(&small, &head);
+    struct answer *r = provider_openai.answer_new(&small, &head);
     assert_non_null(r);
-    for (size_t at = 0; at < nbytes && status == READER_MORE; at += step) {
+    for (size_t at = 0; at < nbytes && status == ANSWER_MORE; at += step) {
         size_t n = step < nbytes - at ? step : nbytes - at;
-        status = provider_openai.reader_feed(r, bytes + at, n, &sink, &failure);
+        status = answer_feed(r, bytes + at, n, &sink, &failure);
     }
-    if (status == READER_MORE) {
-        status = provider_openai.reader_end(r, &sink, &failure);
+    if (status == ANSWER_MORE) {
+        status = answer_end(r, &sink, &failure);
     }
     record_end(out, status, &failure);
-    provider_openai.reader_free(r);
+    answer_free(r);
 }
 
 static void test_limits(void **state)
@@ -547,42 +545,42 @@ static void test_error_body_without_end(void **state)
     static const struct transcript t = {"x.txt", "", "text/plain", 500, false, NULL};
     static const size_t chunks[] = {4096, 5000, 64 * 1024 - 1, 64 * 1024, 100 * 1024};
     static char chunk[100 * 1024];
-    struct reader_head head = head_of(&t);
+    struct answer_head head = head_of(&t);
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
 
     (void)state;
     memset(chunk, 'e', sizeof chunk);
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
-        struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+        struct answer *r = provider_openai.answer_new(&provider, &head);
         struct failure failure = {.type = "none"};
-        enum reader_status status = READER_MORE;
+        enum answer_status status = ANSWER_MORE;
         size_t fed = 0;
 
         assert_non_null(r);
-        while (status == READER_MORE) {
-            status = provider_openai.reader_feed(r, chunk, chunks[i], &sink, &failure);
+        while (status == ANSWER_MORE) {
+            status = answer_feed(r, chunk, chunks[i], &sink, &failure);
             fed += chunks[i];
         }
-        assert_int_equal(status, READER_FAILED);
+        assert_int_equal(status, ANSWER_FAILED);
         assert_true(fed >= 64 * 1024 && fed < 64 * 1024 + chunks[i]);
         assert_int_equal(strlen(failure.message), FAILURE_MESSAGE_MAX);
         assert_string_equal(failure.type, TACTUS_E_API_SERVER);
-        provider_openai.reader_free(r);
+        answer_free(r);
     }
 }
 
 /* A reply can have 256 calls, not one more; a delta costs no allocation once buffers have grown. */
 static void test_many_calls(void **state)
 {
-    struct reader_head head = {
+    struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
     struct failure failure = {.type = "none"};
-    enum reader_status status = READER_MORE;
+    enum answer_status status = ANSWER_MORE;
     char line[256];
 
     (void)state;
-    struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+    struct answer *r = provider_openai.answer_new(&provider, &head);
     assert_non_null(r);
     for (int i = 0; i < 257; i++) {
         reset(&cut);
@@ -590,17 +588,17 @@ static void test_many_calls(void **state)
                          "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":%d,\"id\":"
                          "\"c%d\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
                          i, i);
-        assert_int_equal(status, READER_MORE);
-        status = provider_openai.reader_feed(r, line, (size_t)n, &sink, &failure);
+        assert_int_equal(status, ANSWER_MORE);
+        status = answer_feed(r, line, (size_t)n, &sink, &failure);
     }
-    assert_int_equal(status, READER_FAILED);
+    assert_int_equal(status, ANSWER_FAILED);
     assert_string_equal(failure.type, TACTUS_E_API_RESPONSE);
-    provider_openai.reader_free(r);
+    answer_free(r);
 }
 
 static void test_no_allocation_per_delta(void **state)
 {
-    struct reader_head head = {
+    struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
     struct failure failure = {.type = "none"};
@@ -613,7 +611,7 @@ static void test_no_allocation_per_delta(void **state)
     size_t n = sizeof delta - 1;
 
     (void)state;
-    struct provider_reader *r = provider_openai.reader_new(&provider, &head);
+    struct answer *r = provider_openai.answer_new(&provider, &head);
     assert_non_null(r);
     for (size_t i = 0; i < 2 * n; i++) {
         size_t half = i % n;
@@ -621,12 +619,11 @@ static void test_no_allocation_per_delta(void **state)
         if (i == n) {
             torture_off(); /* counts from here: by now each buffer has its size */
         }
-        assert_int_equal(provider_openai.reader_feed(r, delta, half, &sink, &failure), READER_MORE);
-        assert_int_equal(provider_openai.reader_feed(r, delta + half, n - half, &sink, &failure),
-                         READER_MORE);
+        assert_int_equal(answer_feed(r, delta, half, &sink, &failure), ANSWER_MORE);
+        assert_int_equal(answer_feed(r, delta + half, n - half, &sink, &failure), ANSWER_MORE);
     }
     assert_int_equal(torture_count(), 0);
-    provider_openai.reader_free(r);
+    answer_free(r);
 }
 
 /* A configured secret in a provider's error does not get out, not even through an escape. */
@@ -635,7 +632,7 @@ static void test_error_is_redacted(void **state)
     static const char body[] = "{\"error\":{\"message\":\"bad key hunter2-\\u0068unter2\"}}";
     struct provider known = provider;
     struct redact *redact = redact_new();
-    struct reader_head head = {.status = 401, .content_type = JSON, .content_encoding = ""};
+    struct answer_head head = {.status = 401, .content_type = JSON, .content_encoding = ""};
     struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
     struct failure failure = {.type = "none"};
 
@@ -643,13 +640,12 @@ static void test_error_is_redacted(void **state)
     assert_non_null(redact);
     assert_int_equal(redact_add(redact, SPAN("hunter2-hunter2")), ERR_OK);
     known.redact = redact;
-    struct provider_reader *r = provider_openai.reader_new(&known, &head);
+    struct answer *r = provider_openai.answer_new(&known, &head);
     assert_non_null(r);
-    assert_int_equal(provider_openai.reader_feed(r, body, sizeof body - 1, &sink, &failure),
-                     READER_MORE);
-    assert_int_equal(provider_openai.reader_end(r, &sink, &failure), READER_FAILED);
+    assert_int_equal(answer_feed(r, body, sizeof body - 1, &sink, &failure), ANSWER_MORE);
+    assert_int_equal(answer_end(r, &sink, &failure), ANSWER_FAILED);
     assert_string_equal(failure.message, "bad key [redacted]");
-    provider_openai.reader_free(r);
+    answer_free(r);
     redact_free(redact);
 }
 

@@ -2,6 +2,7 @@
 #include "base/json_span.h"
 #include "fixtures/torture.h"
 #include "llm/provider.h"
+#include "llm/tool_names.h"
 #include "tactus/protocol.h"
 
 #include <setjmp.h>
@@ -13,9 +14,21 @@
 static const struct provider keyed = {.name = "p",
                                       .ops = &provider_openai,
                                       .base_url = "https://api.example/v1",
-                                      .key = {"sk-secret", 9},
                                       .stream_usage = true,
                                       .max_reply_bytes = 1024};
+
+static const struct span secret = {"sk-secret", 9};
+
+/* The whole request: `key` may be empty. */
+static enum err prepare(const struct provider *p, const struct chat_request *r, struct span key,
+                        struct provider_http *h, struct failure *f)
+{
+    struct provider_auth auth = {.key = key};
+    enum err rc = provider_openai.build(p, r, h, f);
+
+    h->plain_headers = h->nheaders;
+    return rc == ERR_OK ? provider_openai.authorize(p, &auth, h, f) : rc;
+}
 
 static struct json_value json(const char *text)
 {
@@ -49,7 +62,7 @@ static void assert_body(const struct provider *p, const struct chat_request *r,
     struct failure f;
 
     provider_http_init(&h, 4096);
-    assert_int_equal(provider_openai.build(p, r, &h, &f), ERR_OK);
+    assert_int_equal(prepare(p, r, secret, &h, &f), ERR_OK);
     assert_string_equal(buf_cstr(&h.body), expected);
     provider_http_fini(&h);
 }
@@ -62,7 +75,7 @@ static void test_plain(void **state)
 
     (void)state;
     provider_http_init(&h, 4096);
-    assert_int_equal(provider_openai.build(&keyed, &r, &h, &f), ERR_OK);
+    assert_int_equal(prepare(&keyed, &r, secret, &h, &f), ERR_OK);
     assert_string_equal(buf_cstr(&h.url), "https://api.example/v1/chat/completions");
     assert_string_equal(
         buf_cstr(&h.body),
@@ -71,6 +84,9 @@ static void test_plain(void **state)
     assert_string_equal(header(&h, "Content-Type"), "application/json");
     assert_string_equal(header(&h, "Accept"), "application/json");
     assert_string_equal(header(&h, "Authorization"), "Bearer sk-secret");
+    provider_http_strip(&h); /* another key */
+    assert_int_equal(h.nheaders, 2);
+    assert_null(header(&h, "Authorization"));
     provider_http_fini(&h);
     assert_int_equal(h.nheaders, 0);
 }
@@ -84,9 +100,8 @@ static void test_stream(void **state)
 
     (void)state;
     r.stream = true;
-    p.key = span_of(NULL, 0);
     provider_http_init(&h, 4096);
-    assert_int_equal(provider_openai.build(&p, &r, &h, &f), ERR_OK);
+    assert_int_equal(prepare(&p, &r, SPAN(""), &h, &f), ERR_OK);
     assert_string_equal(header(&h, "Accept"), "text/event-stream");
     assert_null(header(&h, "Authorization"));
     provider_http_fini(&h);
@@ -124,6 +139,41 @@ static void test_params(void **state)
                 "\"user\":0}");
 }
 
+/* Only names that OpenAI would refuse are written in another way; all else is as it came. */
+static void test_tool_names(void **state)
+{
+    struct chat_request r =
+        request("m", "[ {\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a.b\",\"function\":"
+                     "{\"name\":\"a.b\",\"arguments\":\"{}\"}}]},"
+                     "{\"role\":\"tool\",\"name\":\"a.b\",\"content\":\"a.b\"} ]");
+    struct tool_names names;
+    struct arena arena;
+
+    (void)state;
+    r.params[CHAT_TOOLS] = json("[{\"type\":\"function\", \"function\":{\"name\":\"a\\u002eb\"}},"
+                                "{\"function\":{\"name\":\"fit\",\"x\":1.0}}]");
+    r.params[CHAT_TOOL_CHOICE] = json("{\"function\":{\"name\":\"a.b\"}}");
+    r.params[CHAT_STOP] = json("[\"a.b\"]");
+    arena_init(&arena, 1 << 20);
+    assert_int_equal(tool_names_read(&r, &arena, &names), ERR_OK);
+    r.names = &names;
+    assert_body(&keyed, &r,
+                "{\"model\":\"m\",\"messages\":[ {\"role\":\"assistant\",\"tool_calls\":[{\"id\":"
+                "\"a.b\",\"function\":{\"name\":\"a_b_e27bcb35\",\"arguments\":\"{}\"}}]},"
+                "{\"role\":\"tool\",\"name\":\"a_b_e27bcb35\",\"content\":\"a.b\"} ],"
+                "\"tools\":[{\"type\":\"function\", \"function\":{\"name\":\"a_b_e27bcb35\"}},"
+                "{\"function\":{\"name\":\"fit\",\"x\":1.0}}],"
+                "\"tool_choice\":{\"function\":{\"name\":\"a_b_e27bcb35\"}},\"stop\":[\"a.b\"]}");
+    names.n = 0; /* as when all are fit: the bytes that came */
+    r.params[CHAT_STOP].type = JSON_ABSENT;
+    r.messages = json("[{\"role\":\"tool\",\"name\":\"a\\u002eb\"}]");
+    r.params[CHAT_TOOLS] = json("[ ]");
+    assert_body(&keyed, &r,
+                "{\"model\":\"m\",\"messages\":[{\"role\":\"tool\",\"name\":\"a\\u002eb\"}],"
+                "\"tools\":[ ],\"tool_choice\":{\"function\":{\"name\":\"a.b\"}}}");
+    arena_fini(&arena);
+}
+
 static void test_key_cannot_add_headers(void **state)
 {
     static const char *const keys[] = {"a\rb", "a\nb", "a\0b"};
@@ -135,9 +185,8 @@ static void test_key_cannot_add_headers(void **state)
         struct provider_http h;
         struct failure f;
 
-        p.key = span_of(keys[i], 3);
         provider_http_init(&h, 4096);
-        assert_int_equal(provider_openai.build(&p, &r, &h, &f), ERR_PROTO);
+        assert_int_equal(prepare(&p, &r, span_of(keys[i], 3), &h, &f), ERR_PROTO);
         assert_string_equal(f.type, TACTUS_E_API_AUTHENTICATION);
         assert_int_equal(f.retryable, FAILURE_NO);
         provider_http_fini(&h);
@@ -153,7 +202,7 @@ static void test_body_limit(void **state)
     for (size_t over = 0; over <= 1; over++) {
         struct provider_http h;
         provider_http_init(&h, strlen("{\"model\":\"m\",\"messages\":[]}") - over);
-        assert_int_equal(provider_openai.build(&keyed, &r, &h, &f), over ? ERR_LIMIT : ERR_OK);
+        assert_int_equal(prepare(&keyed, &r, secret, &h, &f), over ? ERR_LIMIT : ERR_OK);
         provider_http_fini(&h);
     }
 }
@@ -169,7 +218,7 @@ static void test_allocation_failures(void **state)
 
         provider_http_init(&h, 4096);
         torture_fail_after(n);
-        enum err err = provider_openai.build(&keyed, &r, &h, &f);
+        enum err err = prepare(&keyed, &r, secret, &h, &f);
         size_t used = torture_count();
         torture_off();
         provider_http_fini(&h);
@@ -196,9 +245,13 @@ static void test_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),      cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_params),     cmocka_unit_test(test_key_cannot_add_headers),
-        cmocka_unit_test(test_body_limit), cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_tool_names),
+        cmocka_unit_test(test_key_cannot_add_headers),
+        cmocka_unit_test(test_body_limit),
+        cmocka_unit_test(test_allocation_failures),
         cmocka_unit_test(test_types),
     };
 

@@ -134,6 +134,65 @@ static void assert_delta(struct chat_event event, const char *expected)
     buf_fini(&b);
 }
 
+static struct chat_event signature(const char *data, bool encrypted)
+{
+    return (struct chat_event){
+        .kind = CHAT_EVENT_SIGNATURE,
+        .signature = {.data = span_str(data), .format = "f", .encrypted = encrypted}};
+}
+
+/* What must come back, in order; reasoning that nobody signed need not. */
+static void test_done_details(void **state)
+{
+    struct chat_event of_call = signature("c\"", false);
+
+    (void)state;
+    of_call.signature.of_call = true;
+    ASSERT_DONE("{\"text\":\"t\"," ZEROS
+                ",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"a\\\"b\","
+                "\"signature\":\"s1\",\"format\":\"f\"},{\"type\":\"reasoning.encrypted\",\"data\":"
+                "\"x\",\"format\":\"f\"},{\"type\":\"reasoning.text\",\"text\":\"c\"}]}",
+                text_event(CHAT_EVENT_REASONING, "a\""), text_event(CHAT_EVENT_REASONING, "b"),
+                signature("s1", false), signature("x", true), text_event(CHAT_EVENT_TEXT, "t"),
+                text_event(CHAT_EVENT_REASONING, "c"));
+    ASSERT_DONE("{\"text\":\"\"," ZEROS
+                ",\"tool_calls\":[{\"id\":\"call_0\",\"type\":\"function\",\"function\":{\"name\":"
+                "\"f\",\"arguments\":\"{}\"}}],\"reasoning_details\":[{\"type\":"
+                "\"reasoning.encrypted\",\"data\":\"c\\\"\",\"id\":\"call_0\",\"format\":\"f\"}]}",
+                piece(0, "", "f", "{}"), of_call);
+}
+
+static void test_done_cost(void **state)
+{
+    static const struct {
+        int cost;
+        uint64_t nano;
+        const char *expected;
+    } rows[] = {{REPLY_COST_UNSAID, 7, ""},
+                {REPLY_COST_UNKNOWN, 7, ",\"cost_usd\":null"},
+                {REPLY_COST_KNOWN, 1234567, ",\"cost_usd\":0.001234567"},
+                {REPLY_COST_KNOWN, 0, ",\"cost_usd\":0"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct reply r;
+        struct buf b;
+        char expected[256];
+        reply_init(&r, 64);
+        buf_init(&b, 1024);
+        r.cost = rows[i].cost;
+        r.cost_nano = rows[i].nano;
+        reply_put_done(&r, &b);
+        snprintf(expected, sizeof expected,
+                 "{\"text\":\"\",\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0,"
+                 "\"total_tokens\":0%s}}",
+                 rows[i].expected);
+        assert_string_equal(buf_cstr(&b), expected);
+        buf_fini(&b);
+        reply_fini(&r);
+    }
+}
+
 static void test_delta(void **state)
 {
     (void)state;
@@ -241,6 +300,8 @@ int main(void)
         cmocka_unit_test(test_done_text),
         cmocka_unit_test(test_done_usage),
         cmocka_unit_test(test_done_tools),
+        cmocka_unit_test(test_done_details),
+        cmocka_unit_test(test_done_cost),
         cmocka_unit_test(test_delta),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_call_limit),

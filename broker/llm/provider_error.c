@@ -1,16 +1,14 @@
 /*
- * Error objects as OpenAI and the servers that imitate it send them: in a body with an error
- * status, in a body with status 200, or in the middle of a stream. Called by the reader.
+ * Error objects as providers send them (provider.h): in a body with an error status, in a body with
+ * status 200, or in the middle of a stream.
  */
-#include "llm/openai_private.h"
+#include "llm/answer.h"
+#include "llm/provider.h"
 
 #include "base/text.h"
 #include "tactus/protocol.h"
 
 #define WORD_MAX 64u
-
-static const struct json_rules rules = {.max_depth = OPENAI_DEPTH_MAX,
-                                        .allow_lone_surrogate = true};
 
 /* Lower case, without separators: "rate_limit_exceeded" and "RateLimitError" begin alike then. */
 static size_t plain_word(struct json_value value, char out[WORD_MAX])
@@ -40,11 +38,13 @@ static int status_of_word(struct json_value value)
         const char *start;
         int status;
     } map[] = {
-        {"ratelimit", 429},     {"insufficientquota", 429}, {"toomanyrequests", 429},
-        {"invalidapikey", 401}, {"authentication", 401},    {"servererror", 500},
-        {"internal", 500},      {"overloaded", 500},        {"invalidrequest", 400},
-        {"badrequest", 400},    {"notfound", 404},          {"permission", 403},
-        {"timeout", 408},
+        {"ratelimit", 429},        {"insufficientquota", 429}, {"toomanyrequests", 429},
+        {"invalidapikey", 401},    {"authentication", 401},    {"servererror", 500},
+        {"internal", 500},         {"overloaded", 500},        {"invalidrequest", 400},
+        {"badrequest", 400},       {"notfound", 404},          {"permission", 403},
+        {"timeout", 408},          {"resourceexhausted", 429}, {"unauthenticated", 401},
+        {"unavailable", 503},      {"invalidargument", 400},   {"failedprecondition", 400},
+        {"deadlineexceeded", 504},
     };
     char word[WORD_MAX];
     size_t n = plain_word(value, word);
@@ -84,6 +84,9 @@ static void set_type(struct json_value error, struct failure *failure)
     }
     if (status == 0) {
         status = status_of_word(type);
+    }
+    if (status == 0) {
+        status = status_of_word(json_find(error, "status")); /* Google's "RESOURCE_EXHAUSTED" */
     }
     /* "invalid_request_error" is the type of nearly everything; its code says more. */
     if (status == 0 || status == 400) {
@@ -136,8 +139,8 @@ static void set_json_message(const struct provider *p, struct json_value message
     buf_fini(&text);
 }
 
-bool openai_error_object(const struct provider *p, struct json_value object,
-                         struct failure *failure)
+bool provider_error_object(const struct provider *p, struct json_value object,
+                           struct failure *failure)
 {
     struct json_value error = json_find(object, "error");
     struct json_value kind = json_find(object, "object");
@@ -152,20 +155,20 @@ bool openai_error_object(const struct provider *p, struct json_value object,
     return true;
 }
 
-void openai_error_event(const struct provider *p, struct span data, struct failure *failure)
+void provider_error_event(const struct provider *p, struct span data, struct failure *failure)
 {
     struct json_value value;
     struct json_fault fault;
 
     failure_init(failure, TACTUS_E_API_SERVER, "The provider reported an error");
     failure->retryable = FAILURE_YES;
-    if (json_check_value(data, &rules, &value, &fault) != ERR_OK) {
+    if (json_check_value(data, &answer_rules, &value, &fault) != ERR_OK) {
         if (data.n > 0) {
             failure_set_message(failure, p->redact, data);
         }
     } else if (value.type == JSON_STRING) {
         set_json_message(p, value, failure);
-    } else if (!openai_error_object(p, value, failure)) {
+    } else if (!provider_error_object(p, value, failure)) {
         set_type(value, failure);
         set_json_message(p, message_of(value), failure);
     }
@@ -182,8 +185,8 @@ static struct span trim(struct span s)
     return s;
 }
 
-void openai_error_body(const struct provider *p, int status, bool text_plain, struct span body,
-                       struct failure *failure)
+void provider_error_body(const struct provider *p, int status, bool text_plain, struct span body,
+                         struct failure *failure)
 {
     struct json_value value;
     struct json_fault fault;
@@ -192,7 +195,7 @@ void openai_error_body(const struct provider *p, int status, bool text_plain, st
     failure_init(failure, TACTUS_E_API_STATUS, "HTTP %d from the provider", status);
     failure_from_status(failure, status);
     body = trim(body);
-    if (json_check_value(body, &rules, &value, &fault) != ERR_OK) {
+    if (json_check_value(body, &answer_rules, &value, &fault) != ERR_OK) {
         if (text_plain && body.n > 0) {
             failure_set_message(failure, p->redact, body);
         }
