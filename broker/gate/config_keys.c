@@ -11,7 +11,7 @@
 #define SECONDS(n) (UINT64_C(1000) * (n))
 #define DAYS(n)    SECONDS(86400 * UINT64_C(n))
 
-const char *const config_types[] = {"openai", "azure_openai", "gemini", "builtin", NULL};
+const char *const config_types[] = {"openai", "azure_openai", "anthropic", "gemini", "bedrock", "builtin", NULL};
 static const char *const HALF_CLOSES[] = {"finish", "cancel", NULL};
 static const char *const AUTHS[] = {"none", "required", NULL};
 static const char *const PERIODS[] = {"total", "day", "month", NULL}; /* enum meter_period */
@@ -78,13 +78,17 @@ static const struct conf_key PROVIDER_KEYS[] = {
     {FIELD("name", name), .type = CONF_NAME, .required = true,
      .doc = "What clients call it: a model is NAME/MODEL."},
     {FIELD("type", type), .type = CONF_ENUM, .choices = config_types, .required = true,
-     .doc = "openai (and everything compatible with it), azure_openai, gemini, or builtin (no network, deterministic)."},
+     .doc = "openai (and everything compatible with it), azure_openai, gemini, bedrock, or builtin (no network, deterministic)."},
     {FIELD("base_url", base_url), .type = CONF_URL, .choices = WEB,
      .doc = "Where its API is; absent: the provider's own, such as https://api.openai.com/v1."},
     {FIELD("keys", keys), .type = CONF_LIST_OF_SECRET, .max = 64,
      .doc = "Its keys, which take turns; absent: none is sent."},
     {FIELD("api_version", api_version), .type = CONF_NAME,
      .doc = "azure_openai: api-version of its URLs; absent: 2024-10-21."},
+    {FIELD("region", region), .type = CONF_NAME,
+     .doc = "bedrock: AWS region."},
+    {FIELD("profile", profile), .type = CONF_STRING, .min = 1, .max = 200,
+     .doc = "bedrock: profile of AWS's shared files; absent: AWS's usual chain of credentials."},
     {FIELD("ca_file", ca_file), .type = CONF_STRING,
      .doc = "File with the CAs to trust, PEM; absent: the system's."},
     {FIELD("proxy", proxy), .type = CONF_URL, .choices = PROXIES,

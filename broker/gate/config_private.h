@@ -32,6 +32,8 @@ struct provider_file {
     char *base_url;
     struct conf_list keys;
     char *api_version;
+    char *region;
+    char *profile;
     char *ca_file;
     char *proxy;
     bool stream_usage;
@@ -92,7 +94,14 @@ struct file {
     int log_prompts;
 };
 
-enum { CONFIG_TYPE_OPENAI, CONFIG_TYPE_AZURE, CONFIG_TYPE_GEMINI, CONFIG_TYPE_BUILTIN };
+enum {
+    CONFIG_TYPE_OPENAI,
+    CONFIG_TYPE_AZURE,
+    CONFIG_TYPE_ANTHROPIC,
+    CONFIG_TYPE_GEMINI,
+    CONFIG_TYPE_BEDROCK,
+    CONFIG_TYPE_BUILTIN
+};
 enum { AUTH_NONE, AUTH_REQUIRED };
 
 /* The names of provider types, by the enum above. */

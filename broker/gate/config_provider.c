@@ -20,11 +20,14 @@ static enum err check_keys(const struct config_build *b, const struct provider_f
         const char *expected;
     } rules[] = {
         {"base_url", ANY_REMOTE, "expected it only with a type that has a network"},
-        {"keys", ANY_REMOTE, "expected it only with a type that has a network"},
+        {"keys", ANY_REMOTE & ~TYPE(CONFIG_TYPE_BEDROCK),
+         "expected none: builtin wants none, and bedrock has AWS's chain of credentials"},
         {"ca_file", ANY_REMOTE, "expected it only with a type that has a network"},
         {"proxy", ANY_REMOTE, "expected it only with a type that has a network"},
         {"stream_usage", TYPE(CONFIG_TYPE_OPENAI), "expected it only with type openai"},
         {"api_version", TYPE(CONFIG_TYPE_AZURE), "expected it only with type azure_openai"},
+        {"region", TYPE(CONFIG_TYPE_BEDROCK), "expected it only with type bedrock"},
+        {"profile", TYPE(CONFIG_TYPE_BEDROCK), "expected it only with type bedrock"},
     };
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
@@ -36,6 +39,10 @@ static enum err check_keys(const struct config_build *b, const struct provider_f
     if (f->type == CONFIG_TYPE_AZURE && f->base_url == NULL) {
         return conf_fault(b->doc, f, "base_url", b->e,
                           "is missing, expected https://NAME.openai.azure.com");
+    }
+    if (f->type == CONFIG_TYPE_BEDROCK && f->region == NULL) {
+        return conf_fault(b->doc, f, "region", b->e,
+                          "is missing, expected an AWS region, such as eu-west-1");
     }
     return ERR_OK;
 }
@@ -61,6 +68,8 @@ static enum err add_provider(struct config *c, struct provider_file *f)
     p->type = strdup(config_types[f->type]);
     p->base_url = config_steal(&f->base_url);
     p->api_version = config_steal(&f->api_version);
+    p->region = config_steal(&f->region);
+    p->profile = config_steal(&f->profile);
     p->ca_file = config_steal(&f->ca_file);
     p->proxy = config_steal(&f->proxy);
     p->stream_usage = f->stream_usage;

@@ -135,7 +135,9 @@ struct provider_ops {
 
 extern const struct provider_ops provider_openai;
 extern const struct provider_ops provider_azure_openai;
+extern const struct provider_ops provider_anthropic;
 extern const struct provider_ops provider_gemini;
+extern const struct provider_ops provider_bedrock;
 extern const struct provider_ops provider_builtin;
 
 /* The ops of a configured `type`, or NULL. */

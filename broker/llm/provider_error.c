@@ -38,13 +38,14 @@ static int status_of_word(struct json_value value)
         const char *start;
         int status;
     } map[] = {
-        {"ratelimit", 429},        {"insufficientquota", 429}, {"toomanyrequests", 429},
-        {"invalidapikey", 401},    {"authentication", 401},    {"servererror", 500},
-        {"internal", 500},         {"overloaded", 500},        {"invalidrequest", 400},
-        {"badrequest", 400},       {"notfound", 404},          {"permission", 403},
-        {"timeout", 408},          {"resourceexhausted", 429}, {"unauthenticated", 401},
-        {"unavailable", 503},      {"invalidargument", 400},   {"failedprecondition", 400},
-        {"deadlineexceeded", 504},
+        {"ratelimit", 429},          {"insufficientquota", 429}, {"toomanyrequests", 429},
+        {"invalidapikey", 401},      {"authentication", 401},    {"servererror", 500},
+        {"internal", 500},           {"overloaded", 529},        {"invalidrequest", 400},
+        {"badrequest", 400},         {"notfound", 404},          {"permission", 403},
+        {"timeouterror", 504},       {"timeout", 408},           {"resourceexhausted", 429},
+        {"unauthenticated", 401},    {"unavailable", 503},       {"invalidargument", 400},
+        {"failedprecondition", 400}, {"deadlineexceeded", 504},  {"apierror", 500},
+        {"requesttoolarge", 413},    {"billing", 402},
     };
     char word[WORD_MAX];
     size_t n = plain_word(value, word);
@@ -107,7 +108,7 @@ static bool nonempty_string(struct json_value v)
 /* Where an object says what went wrong, JSON_ABSENT when nowhere. */
 static struct json_value message_of(struct json_value object)
 {
-    static const char *const names[] = {"message", "error", "detail", "msg"};
+    static const char *const names[] = {"message", "Message", "error", "detail", "msg"};
     struct json_value error = json_find(object, "error");
 
     if (error.type == JSON_OBJECT) {

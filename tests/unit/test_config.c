@@ -121,6 +121,7 @@ static const char EVERYTHING[] =
     "- {name: f, type: openai, keys: [{file: /k}]}\n"
     "- {name: builtin, type: builtin}\n"
     "- {name: az, type: azure_openai, base_url: 'https://x.openai.azure.com'}\n"
+    "- {name: aws, type: bedrock, region: eu-west-1, profile: 'my work'}\n"
     "models: [{name: smart, targets: [openai/gpt-4o, local/meta/llama]}, {name: 'a/b', targets: "
     "[f/x]}]\n"
     "routing: {retries: 3, backoff: 0.1, max_backoff: 1, max_retry_after: 5, key_rest: 2, "
@@ -131,7 +132,7 @@ static const char EVERYTHING[] =
     "events: {max_event_bytes: 4096}\n"
     "log: {level: debug, format: text}\n";
 
-#define TYPES "azure_openai, gemini, builtin"
+#define TYPES "azure_openai, anthropic, gemini, bedrock, builtin"
 
 static void check_listeners(const struct config *c)
 {
@@ -159,7 +160,7 @@ static void check_listeners(const struct config *c)
 
 static void check_providers(const struct config *c)
 {
-    assert_int_equal(c->nproviders, 5);
+    assert_int_equal(c->nproviders, 6);
     const struct provider_config *p = c->providers;
     assert_null(p[0].base_url);
     assert_int_equal(p[0].nkeys, 2);
@@ -177,6 +178,11 @@ static void check_providers(const struct config *c)
     assert_string_equal(p[3].type, "builtin");
     assert_string_equal(p[4].type, "azure_openai");
     assert_string_equal(p[4].api_version, "2024-10-21");
+    assert_null(p[4].region);
+    assert_string_equal(p[5].type, "bedrock");
+    assert_string_equal(p[5].region, "eu-west-1");
+    assert_string_equal(p[5].profile, "my work");
+    assert_null(p[5].base_url);
 }
 
 static void check_models(const struct config *c)
@@ -362,6 +368,17 @@ static void test_providers(void **state)
     fails(MINIMAL "providers: [{name: a, type: openai, api_version: v}]\n",
           "b.yml:3:50: providers[0].api_version: is not for type openai, expected it only with "
           "type azure_openai");
+    fails(MINIMAL "providers: [{name: a, type: bedrock}]\n",
+          "b.yml:3:13: providers[0].region: is missing, expected an AWS region, such as eu-west-1");
+    fails(MINIMAL "providers: [{name: a, type: bedrock, region: r, keys: [{env: A}]}]\n",
+          "b.yml:3:55: providers[0].keys: is not for type bedrock, expected none: builtin wants "
+          "none, and bedrock has AWS's chain of credentials");
+    fails(MINIMAL "providers: [{name: a, type: openai, region: r}]\n",
+          "b.yml:3:45: providers[0].region: is not for type openai, expected it only with type "
+          "bedrock");
+    fails(MINIMAL "providers: [{name: a, type: gemini, profile: p}]\n",
+          "b.yml:3:46: providers[0].profile: is not for type gemini, expected it only with type "
+          "bedrock");
     fails(MINIMAL "models: [{name: m, targets: [openai/x]}]\n",
           "b.yml:3:29: models[0].targets: has \"openai/x\", expected PROVIDER/MODEL of one in "
           "providers");
@@ -655,7 +672,7 @@ static void test_example_has_every_key(void **state)
     char *z = realloc(text, n + 1);
     assert_non_null(z);
     z[n] = '\0';
-    assert_int_equal(check_documented(z, config_keys()), 77);
+    assert_int_equal(check_documented(z, config_keys()), 79);
     free(z);
 }
 

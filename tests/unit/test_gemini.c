@@ -98,7 +98,7 @@ static const struct transcript transcripts[] = {
     {"gemini_error_list.sse", M "T:a\nFAILED InternalServerError 503 yes The model is overloaded.",
      NULL, 0, true, NULL},
     {"gemini_error_word.sse", "FAILED RateLimitError 429 yes slow down", NULL, 0, true, NULL},
-    {"error_event.sse", "FAILED InternalServerError 500 yes overloaded", NULL, 0, true, NULL},
+    {"error_event.sse", "FAILED InternalServerError 529 yes overloaded", NULL, 0, true, NULL},
     {"gemini_invalid_json.sse", M "T:a\n" BAD_CHUNK, NULL, 0, true, NULL},
     {"gemini_not_an_object.sse", INVALID "The provider's reply is not a JSON object", NULL, 0, true,
      NULL},

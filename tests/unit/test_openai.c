@@ -5,21 +5,12 @@
  * kind a transcript covers.)
  */
 #include "base/redact.h"
-#include "fixtures/chat_record.h"
-#include "fixtures/torture.h"
-#include "tactus/protocol.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "fixtures/answer_bed.h"
 
 #include <cmocka.h>
 
-#define DIR        "tests/fixtures/transcripts/"
-#define SSE        "text/event-stream; charset=utf-8"
-#define JSON       "application/json"
-#define REPLY_MAX  (64u * 1024u)
+#define SSE        ANSWER_BED_SSE
+#define JSON       ANSWER_BED_JSON
 #define M          "M:gpt-4o-2024-08-06\n"
 #define HELLO      "T:Hello,\nT: w\u00f6rld\nT: \u65e5\u672c\u8a9e\nT: \U0001F389!\n"
 #define INVALID    "FAILED APIResponseValidationError 0 no "
@@ -28,15 +19,6 @@
 #define HTML       INVALID "The provider answered with a web page (HTML)"
 #define FFFD       "\xEF\xBF\xBD"
 #define TOOLS_DONE "F:tool_calls\nCOMPLETE"
-
-struct transcript {
-    const char *file;
-    const char *expected;
-    const char *type; /* Content-Type; NULL: by the file's name */
-    int status;       /* 0: 200 */
-    bool stream;      /* asked for; .sse files always are */
-    const char *encoding;
-};
 
 static const struct transcript transcripts[] = {
     /* api7/aisix#111, katanemo/plano#980, xberg-io/liter-llm#152, envoyproxy/ai-gateway#2162,
@@ -169,7 +151,7 @@ static const struct transcript transcripts[] = {
     {"error_vllm.sse", "FAILED BadRequestError 400 no context too long", NULL, 0, true, NULL},
     {"error_openrouter.sse", M "T:a\nFAILED InternalServerError 500 yes Provider disconnected",
      NULL, 0, true, NULL},
-    {"error_event.sse", "FAILED InternalServerError 500 yes overloaded", NULL, 0, true, NULL},
+    {"error_event.sse", "FAILED InternalServerError 529 yes overloaded", NULL, 0, true, NULL},
     {"error_event_text.sse", M "T:a\nFAILED InternalServerError 0 yes it broke twice", NULL, 0,
      true, NULL},
     {"error_null.sse", M "T:a\nT:b\nF:stop\nCOMPLETE", NULL, 0, true, NULL},
@@ -259,200 +241,34 @@ static const struct transcript transcripts[] = {
 static const struct provider provider = {.name = "p",
                                          .ops = &provider_openai,
                                          .base_url = "https://api.example",
-                                         .max_reply_bytes = REPLY_MAX};
+                                         .max_reply_bytes = ANSWER_BED_MAX};
 
-static char bytes[REPLY_MAX];
-static size_t nbytes;
-
-static void load(const char *file)
-{
-    char path[256];
-
-    snprintf(path, sizeof path, DIR "%s", file);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    nbytes = fread(bytes, 1, sizeof bytes, f);
-    assert_true(nbytes < sizeof bytes);
-    fclose(f);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s);
-    size_t m = strlen(end);
-
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-static struct answer_head head_of(const struct transcript *t)
-{
-    struct answer_head head = {.status = t->status == 0 ? 200 : t->status,
-                               .content_type = t->type,
-                               .content_encoding = t->encoding == NULL ? "" : t->encoding,
-                               .stream_asked = t->stream};
-
-    if (t->type == NULL) {
-        head.content_type = ends_with(t->file, ".sse") ? SSE : JSON;
-    }
-    return head;
-}
-
-/* Feeds `first` bytes, then the rest in pieces of `step`, each in memory of exactly its size. */
-static void run(const struct transcript *t, size_t first, size_t step, bool exact,
-                struct chat_record *out)
-{
-    struct answer_head head = head_of(t);
-    struct chat_sink sink = {.emit = record_emit, .ctx = out};
-    struct answer *r = provider_openai.answer_new(&provider, &head);
-    struct failure failure = {.type = "none"};
-    enum answer_status status = ANSWER_MORE;
-    size_t at = 0;
-
-    if (r == NULL) {
-        failure_init(&failure, TACTUS_E_INTERNAL, "out of memory");
-        record_end(out, ANSWER_FAILED, &failure);
-        return;
-    }
-    while (at < nbytes && status == ANSWER_MORE) {
-        size_t n = at < first ? first - at : step;
-        n = n < nbytes - at ? n : nbytes - at;
-        if (exact) {
-            char *copy = malloc(n);
-            assert_non_null(copy);
-            memcpy(copy, bytes + at, n);
-            status = answer_feed(r, copy, n, &sink, &failure);
-            free(copy);
-        } else {
-            status = answer_feed(r, bytes + at, n, &sink, &failure);
-        }
-        at += n;
-    }
-    if (status == ANSWER_MORE) {
-        status = answer_end(r, &sink, &failure);
-    }
-    record_end(out, status, &failure);
-    if (status == ANSWER_COMPLETE) {
-        assert_true(answer_finished(r) == (strstr(out->text, "\nF:") != NULL));
-    }
-    answer_free(r);
-    assert_false(out->broken);
-}
-
-static struct chat_record whole;
-static struct chat_record cut;
-
-static void reset(struct chat_record *r)
-{
-    r->n = 0;
-    r->text[0] = '\0';
-    r->events = 0;
-    r->stop_after = 0;
-    r->broken = false;
-}
-
-/* "… is not valid JSON" is followed by what and where, which is the scanner's business. */
-static void assert_expected(const struct transcript *t, const char *got)
-{
-    size_t n = strlen(t->expected);
-
-    if (ends_with(t->expected, "is not valid JSON") && strncmp(got, t->expected, n) == 0) {
-        return;
-    }
-    if (strcmp(got, t->expected) != 0) {
-        print_error("%s (%d)\n", t->file, t->status);
-    }
-    assert_string_equal(got, t->expected);
-}
+static struct answer_bed bed = {
+    .provider = &provider, .transcripts = transcripts, .n = NTRANSCRIPTS};
 
 static void test_transcripts(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < NTRANSCRIPTS; i++) {
-        load(transcripts[i].file);
-        reset(&whole);
-        run(&transcripts[i], 0, nbytes + 1, true, &whole);
-        assert_expected(&transcripts[i], whole.text);
-    }
+    answer_bed_transcripts(&bed);
 }
 
 static void test_cut_at_every_byte(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < NTRANSCRIPTS; i++) {
-        load(transcripts[i].file);
-        reset(&whole);
-        run(&transcripts[i], 0, nbytes + 1, true, &whole);
-        for (size_t first = 0; first <= nbytes; first++) {
-            reset(&cut);
-            run(&transcripts[i], first, nbytes + 1, true, &cut);
-            assert_string_equal(cut.text, whole.text);
-        }
-        for (size_t step = 1; step <= 3; step++) {
-            reset(&cut);
-            run(&transcripts[i], 0, step, true, &cut);
-            assert_string_equal(cut.text, whole.text);
-        }
-    }
+    answer_bed_cuts(&bed);
 }
 
 /* A failed allocation is told as such, or at worst costs an error its message; never a crash. */
 static void test_allocation_failures(void **state)
 {
-    static const char nomem[] = "FAILED InternalError 0 unsaid out of memory";
-
     (void)state;
-    for (size_t i = 0; i < NTRANSCRIPTS; i++) {
-        load(transcripts[i].file);
-        reset(&whole);
-        torture_off();
-        run(&transcripts[i], 0, 7, false, &whole);
-        size_t allocations = torture_count();
-
-        for (size_t n = 0; n < allocations; n++) {
-            reset(&cut);
-            torture_fail_after(n);
-            run(&transcripts[i], 0, 7, false, &cut);
-            torture_off();
-            if (ends_with(cut.text, nomem)) {
-                assert_memory_equal(cut.text, whole.text, cut.n - strlen(nomem));
-            } else {
-                const char *fail = strstr(whole.text, "FAILED");
-                assert_non_null(fail);
-                size_t same = (size_t)(fail - whole.text) + strcspn(fail + 7, " ") + 7;
-                assert_memory_equal(cut.text, whole.text, same);
-            }
-        }
-    }
+    answer_bed_allocations(&bed);
 }
 
 static void test_sink_stops(void **state)
 {
-    static const struct {
-        enum err err;
-        const char *type;
-    } stops[] = {{ERR_NOMEM, TACTUS_E_INTERNAL},
-                 {ERR_LIMIT, TACTUS_E_API_RESPONSE},
-                 {ERR_CLOSED, TACTUS_E_CANCELLED},
-                 {ERR_BUG, TACTUS_E_INTERNAL}};
-
     (void)state;
-    for (size_t i = 0; i < NTRANSCRIPTS; i++) {
-        load(transcripts[i].file);
-        reset(&whole);
-        run(&transcripts[i], 0, nbytes + 1, true, &whole);
-        for (size_t n = 1; n <= whole.events; n++) {
-            for (size_t s = 0; s < sizeof stops / sizeof stops[0]; s++) {
-                char end[64];
-                reset(&cut);
-                cut.stop_after = n;
-                cut.stop_with = stops[s].err;
-                run(&transcripts[i], 0, nbytes + 1, true, &cut);
-                snprintf(end, sizeof end, "FAILED %s 0", stops[s].type);
-                assert_non_null(strstr(cut.text, end));
-                assert_int_equal(cut.events, n); /* nothing after the one that was refused */
-            }
-        }
-    }
+    answer_bed_stops(&bed);
 }
 
 /* maximhq/bifrost#7115: the reader says that it could be settled, before the end comes. */
@@ -460,13 +276,13 @@ static void test_finished_before_the_end(void **state)
 {
     struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
-    struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
+    struct chat_sink sink = {.emit = record_emit, .ctx = &bed.cut};
     struct failure failure;
     static const char text[] = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
     static const char finish[] = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
 
     (void)state;
-    reset(&cut);
+    answer_bed_reset(&bed.cut);
     struct answer *r = provider_openai.answer_new(&provider, &head);
     assert_non_null(r);
     assert_int_equal(answer_feed(r, text, sizeof text - 1, &sink, &failure), ANSWER_MORE);
@@ -477,22 +293,22 @@ static void test_finished_before_the_end(void **state)
     answer_free(NULL);
 }
 
-/* Fills `bytes` with `before`, `n` times `fill`, `after`. */
+/* Fills bed.bytes with `before`, `n` times `fill`, `after`. */
 static void make(const char *before, char fill, size_t n, const char *after)
 {
     size_t b = strlen(before);
 
-    assert_true(b + n + strlen(after) <= sizeof bytes);
-    memcpy(bytes, before, b);
-    memset(bytes + b, fill, n);
-    memcpy(bytes + b + n, after, strlen(after));
-    nbytes = b + n + strlen(after);
+    assert_true(b + n + strlen(after) <= sizeof bed.bytes);
+    memcpy(bed.bytes, before, b);
+    memset(bed.bytes + b, fill, n);
+    memcpy(bed.bytes + b + n, after, strlen(after));
+    bed.nbytes = b + n + strlen(after);
 }
 
 static void run_small(size_t max, const struct transcript *t, size_t step, struct chat_record *out)
 {
     struct provider small = provider;
-    struct answer_head head = head_of(t);
+    struct answer_head head = answer_bed_head(t);
     struct chat_sink sink = {.emit = record_emit, .ctx = out};
     struct failure failure = {.type = "none"};
     enum answer_status status = ANSWER_MORE;
@@ -500,9 +316,9 @@ static void run_small(size_t max, const struct transcript *t, size_t step, struc
     small.max_reply_bytes = max;
     struct answer *r = provider_openai.answer_new(&small, &head);
     assert_non_null(r);
-    for (size_t at = 0; at < nbytes && status == ANSWER_MORE; at += step) {
-        size_t n = step < nbytes - at ? step : nbytes - at;
-        status = answer_feed(r, bytes + at, n, &sink, &failure);
+    for (size_t at = 0; at < bed.nbytes && status == ANSWER_MORE; at += step) {
+        size_t n = step < bed.nbytes - at ? step : bed.nbytes - at;
+        status = answer_feed(r, bed.bytes + at, n, &sink, &failure);
     }
     if (status == ANSWER_MORE) {
         status = answer_end(r, &sink, &failure);
@@ -525,16 +341,18 @@ static void test_limits(void **state)
     (void)state;
     for (size_t step = 1; step < 400; step = step * 5 + 2) {
         for (size_t over = 0; over <= 1; over++) {
-            reset(&cut);
+            answer_bed_reset(&bed.cut);
             make(head, 'a', 300 - fixed + over, tail);
-            run_small(300, &plain, step, &cut);
-            assert_true(over == 0 ? ends_with(cut.text, "COMPLETE") : strcmp(cut.text, large) == 0);
-            reset(&cut);
+            run_small(300, &plain, step, &bed.cut);
+            assert_true(over == 0 ? answer_bed_ends(bed.cut.text, "COMPLETE")
+                                  : strcmp(bed.cut.text, large) == 0);
+            answer_bed_reset(&bed.cut);
             snprintf(before, sizeof before, "data: %s", head);
             make(before, 'a', 300 - fixed + over,
                  "\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
-            run_small(300, &stream, step, &cut);
-            assert_true(over == 0 ? ends_with(cut.text, "COMPLETE") : strcmp(cut.text, large) == 0);
+            run_small(300, &stream, step, &bed.cut);
+            assert_true(over == 0 ? answer_bed_ends(bed.cut.text, "COMPLETE")
+                                  : strcmp(bed.cut.text, large) == 0);
         }
     }
 }
@@ -545,8 +363,8 @@ static void test_error_body_without_end(void **state)
     static const struct transcript t = {"x.txt", "", "text/plain", 500, false, NULL};
     static const size_t chunks[] = {4096, 5000, 64 * 1024 - 1, 64 * 1024, 100 * 1024};
     static char chunk[100 * 1024];
-    struct answer_head head = head_of(&t);
-    struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
+    struct answer_head head = answer_bed_head(&t);
+    struct chat_sink sink = {.emit = record_emit, .ctx = &bed.cut};
 
     (void)state;
     memset(chunk, 'e', sizeof chunk);
@@ -574,7 +392,7 @@ static void test_many_calls(void **state)
 {
     struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
-    struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
+    struct chat_sink sink = {.emit = record_emit, .ctx = &bed.cut};
     struct failure failure = {.type = "none"};
     enum answer_status status = ANSWER_MORE;
     char line[256];
@@ -583,7 +401,7 @@ static void test_many_calls(void **state)
     struct answer *r = provider_openai.answer_new(&provider, &head);
     assert_non_null(r);
     for (int i = 0; i < 257; i++) {
-        reset(&cut);
+        answer_bed_reset(&bed.cut);
         int n = snprintf(line, sizeof line,
                          "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":%d,\"id\":"
                          "\"c%d\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
@@ -600,7 +418,7 @@ static void test_no_allocation_per_delta(void **state)
 {
     struct answer_head head = {
         .status = 200, .content_type = SSE, .content_encoding = "", .stream_asked = true};
-    struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
+    struct chat_sink sink = {.emit = record_emit, .ctx = &bed.cut};
     struct failure failure = {.type = "none"};
     static const char delta[] =
         "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"\\u00e9 "
@@ -615,7 +433,7 @@ static void test_no_allocation_per_delta(void **state)
     assert_non_null(r);
     for (size_t i = 0; i < 2 * n; i++) {
         size_t half = i % n;
-        reset(&cut);
+        answer_bed_reset(&bed.cut);
         if (i == n) {
             torture_off(); /* counts from here: by now each buffer has its size */
         }
@@ -633,7 +451,7 @@ static void test_error_is_redacted(void **state)
     struct provider known = provider;
     struct redact *redact = redact_new();
     struct answer_head head = {.status = 401, .content_type = JSON, .content_encoding = ""};
-    struct chat_sink sink = {.emit = record_emit, .ctx = &cut};
+    struct chat_sink sink = {.emit = record_emit, .ctx = &bed.cut};
     struct failure failure = {.type = "none"};
 
     (void)state;
