@@ -11,7 +11,8 @@
 #define SECONDS(n) (UINT64_C(1000) * (n))
 #define DAYS(n)    SECONDS(86400 * UINT64_C(n))
 
-const char *const config_types[] = {"openai", "azure_openai", "anthropic", "gemini", "bedrock", "builtin", NULL};
+const char *const config_types[] = {"openai",  "azure_openai", "anthropic", "gemini",
+                                    "bedrock", "builtin",      NULL};
 static const char *const HALF_CLOSES[] = {"finish", "cancel", NULL};
 static const char *const AUTHS[] = {"none", "required", NULL};
 static const char *const PERIODS[] = {"total", "day", "month", NULL}; /* enum meter_period */
@@ -78,7 +79,7 @@ static const struct conf_key PROVIDER_KEYS[] = {
     {FIELD("name", name), .type = CONF_NAME, .required = true,
      .doc = "What clients call it: a model is NAME/MODEL."},
     {FIELD("type", type), .type = CONF_ENUM, .choices = config_types, .required = true,
-     .doc = "openai (and everything compatible with it), azure_openai, gemini, bedrock, or builtin (no network, deterministic)."},
+     .doc = "openai (and everything compatible with it), azure_openai, anthropic, gemini, bedrock, or builtin (no network, deterministic)."},
     {FIELD("base_url", base_url), .type = CONF_URL, .choices = WEB,
      .doc = "Where its API is; absent: the provider's own, such as https://api.openai.com/v1."},
     {FIELD("keys", keys), .type = CONF_LIST_OF_SECRET, .max = 64,

@@ -135,8 +135,8 @@ enum err provider_cannot(struct failure *failure, const char *fmt, ...)
 const struct provider_ops *provider_ops_find(const char *type)
 {
     static const struct provider_ops *const provider_types[] = {
-        &provider_openai, &provider_azure_openai, &provider_anthropic, &provider_gemini,
-        &provider_bedrock, &provider_builtin};
+        &provider_openai, &provider_azure_openai, &provider_anthropic,
+        &provider_gemini, &provider_bedrock,      &provider_builtin};
 
     for (size_t i = 0; i < sizeof provider_types / sizeof provider_types[0]; i++) {
         if (span_eq(span_str(type), span_str(provider_types[i]->type))) {
