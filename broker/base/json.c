@@ -95,6 +95,14 @@ void json_put_string(struct buf *b, struct span text)
     buf_put_char(b, '"');
 }
 
+void json_put_key(struct buf *b, const char *name)
+{
+    if (b->len > 0 && b->p[b->len - 1] != '{') {
+        buf_put_char(b, ',');
+    }
+    buf_printf(b, "\"%s\":", name);
+}
+
 void json_put_u64(struct buf *b, uint64_t v)
 {
     buf_printf(b, "%llu", (unsigned long long)v);

@@ -21,6 +21,9 @@ void json_put_string(struct buf *b, struct span text);
 void json_put_escaped(struct buf *b, struct span text);
 
 void json_put_u64(struct buf *b, uint64_t v);
+/* The next member's "name":, with a comma before it unless it is the object's first. `name` needs
+ * no escapes. */
+void json_put_key(struct buf *b, const char *name);
 
 /* Wall-clock milliseconds as RFC 3339 in UTC, with quotes. */
 void json_put_time(struct buf *b, int64_t wall_ms);

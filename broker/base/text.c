@@ -133,12 +133,12 @@ bool text_u64(struct span s, uint64_t *out)
     return true;
 }
 
-static int hex_digit(char c)
+int text_hex_digit(char c)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     const char *p = c == '\0' ? NULL : strchr(digits, c);
 
-    return p == NULL ? 16 : (int)((p - digits) % 16);
+    return p == NULL ? -1 : (int)((p - digits) % 16);
 }
 
 bool text_hex(struct span s, unsigned char *out, size_t n)
@@ -147,14 +147,24 @@ bool text_hex(struct span s, unsigned char *out, size_t n)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        int high = hex_digit(s.p[2 * i]);
-        int low = hex_digit(s.p[2 * i + 1]);
-        if (high == 16 || low == 16) {
+        int high = text_hex_digit(s.p[2 * i]);
+        int low = text_hex_digit(s.p[2 * i + 1]);
+        if (high < 0 || low < 0) {
             return false;
         }
         out[i] = (unsigned char)(high * 16 + low);
     }
     return true;
+}
+
+void text_put_hex(const unsigned char *bytes, size_t n, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
 }
 
 bool text_nano(const char *text, uint64_t *out, const char **rest)

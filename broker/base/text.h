@@ -29,8 +29,14 @@ bool text_glob(const char *pattern, const char *text);
 /* Decimal digits only, whole span, no sign, no overflow. */
 bool text_u64(struct span s, uint64_t *out);
 
+/* The value of a hexadecimal digit in any case; -1: it is none. */
+int text_hex_digit(char c);
+
 /* Exactly `n` bytes as two hexadecimal digits each, in any case. */
 bool text_hex(struct span s, unsigned char *out, size_t n);
+
+/* Writes `n` bytes as 2 * n lower-case digits, without a NUL. */
+void text_put_hex(const unsigned char *bytes, size_t n, char *out);
 
 /* The number that `text` begins with, in billionths: at most nine digits, and nine more behind a
  * point. *rest is what follows it. False: it does not begin with one. */

@@ -235,7 +235,6 @@ enum err secret_load(struct secret *s, struct error *e)
 
 enum err secret_make(struct secret *s, struct error *e)
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char *random = OPENSSL_secure_malloc(MADE_BYTES);
     char *text = OPENSSL_secure_malloc(2 * MADE_BYTES + 1);
     enum err err = ERR_OK;
@@ -248,10 +247,7 @@ enum err secret_make(struct secret *s, struct error *e)
         err = err_set(e, ERR_IO, "the system gives no random bytes");
         goto out;
     }
-    for (size_t i = 0; i < MADE_BYTES; i++) {
-        text[2 * i] = digits[random[i] >> 4];
-        text[2 * i + 1] = digits[random[i] & 15];
-    }
+    text_put_hex(random, MADE_BYTES, text);
     text[2 * MADE_BYTES] = '\0';
     secret_fini(s);
     s->kind = SECRET_MADE;

@@ -50,6 +50,8 @@ void answer_init(struct answer *a, const struct provider *p, const struct answer
     sse_init(&a->sse, p->max_reply_bytes);
     buf_init(&a->body, a->mode == ANSWER_ERROR ? ANSWER_ERROR_BODY_MAX : p->max_reply_bytes);
     buf_init(&a->text, p->max_reply_bytes);
+    buf_init(&a->id, ANSWER_CALL_TEXT_MAX);
+    buf_init(&a->name, ANSWER_CALL_TEXT_MAX);
 }
 
 void answer_fini(struct answer *a)
@@ -57,6 +59,8 @@ void answer_fini(struct answer *a)
     sse_fini(&a->sse);
     buf_fini(&a->body);
     buf_fini(&a->text);
+    buf_fini(&a->id);
+    buf_fini(&a->name);
 }
 
 void answer_free(struct answer *a)
@@ -117,6 +121,49 @@ enum answer_status answer_failed(struct answer_feed *f)
     return ANSWER_FAILED;
 }
 
+/* ---- JSON ---- */
+
+/* What a check of it said: true to go on. */
+static bool is_valid(struct answer_feed *f, enum err err, const struct json_fault *fault,
+                     enum answer_status *status)
+{
+    bool events = f->answer->mode == ANSWER_EVENTS;
+
+    if (err == ERR_OK) {
+        return true;
+    }
+    if (events && f->at_end) {
+        *status = ANSWER_MORE;
+    } else if (err == ERR_PROTO) {
+        *status = answer_invalid_json(
+            f, events ? "A chunk of the provider's stream" : "The provider's reply", fault);
+    } else {
+        *status = answer_stop(f->failure, err);
+    }
+    return false;
+}
+
+bool answer_value(struct answer_feed *f, struct span text, struct json_value *out,
+                  enum answer_status *status)
+{
+    struct json_fault fault;
+
+    return is_valid(f, json_check_value(text, &answer_rules, out, &fault), &fault, status);
+}
+
+bool answer_object(struct answer_feed *f, struct span text, struct json_members *out,
+                   enum answer_status *status)
+{
+    struct json_value all = {.text = text, .type = JSON_OBJECT};
+    struct json_fault fault;
+
+    if (!is_valid(f, json_check_object(text, &answer_rules, out, &fault), &fault, status)) {
+        return false;
+    }
+    *status = ANSWER_FAILED;
+    return !provider_error_object(f->answer->provider, all, f->failure);
+}
+
 /* ---- events ---- */
 
 enum err answer_emit(struct answer_feed *f, const struct chat_event *event)
@@ -152,6 +199,59 @@ enum err answer_flush_carry(struct answer_feed *f, enum chat_event_kind kind, ui
     buf_clear(&f->answer->text);
     buf_put_str(&f->answer->text, "\xEF\xBF\xBD");
     return answer_emit_text(f, kind);
+}
+
+enum err answer_emit_model(struct answer_feed *f, struct json_value model)
+{
+    if (f->answer->saw_model || model.type != JSON_STRING || model.text.n == 2) {
+        return ERR_OK;
+    }
+    f->answer->saw_model = true;
+    return answer_emit_string(f, CHAT_EVENT_MODEL, model, NULL);
+}
+
+enum err answer_emit_signature(struct answer_feed *f, const struct chat_signature *signature)
+{
+    struct chat_event event = {.kind = CHAT_EVENT_SIGNATURE, .signature = *signature};
+    struct span data = signature->data;
+
+    for (size_t i = 0; i < data.n; i++) {
+        if ((unsigned char)data.p[i] < 0x20 || (unsigned char)data.p[i] > 0x7E) {
+            return ERR_OK;
+        }
+    }
+    return data.n == 0 ? ERR_OK : answer_emit(f, &event);
+}
+
+enum err answer_emit_usage(struct answer_feed *f, const struct chat_usage *usage)
+{
+    struct chat_event event = {.kind = CHAT_EVENT_USAGE, .usage = *usage};
+
+    return usage->prompt_tokens == CHAT_UNKNOWN && usage->completion_tokens == CHAT_UNKNOWN &&
+                   usage->total_tokens == CHAT_UNKNOWN
+               ? ERR_OK
+               : answer_emit(f, &event);
+}
+
+enum err answer_read_call(struct answer *a, struct json_value id, struct json_value name)
+{
+    buf_clear(&a->id);
+    buf_clear(&a->name);
+    if (id.type == JSON_STRING) {
+        json_string_decode(id, &a->id, NULL);
+    }
+    if (name.type == JSON_STRING) {
+        json_string_decode(name, &a->name, NULL);
+    }
+    return buf_status(&a->id) != ERR_OK ? buf_status(&a->id) : buf_status(&a->name);
+}
+
+uint64_t answer_sum(uint64_t a, uint64_t b)
+{
+    if (a == CHAT_UNKNOWN || b == CHAT_UNKNOWN) {
+        return a == CHAT_UNKNOWN ? b : a;
+    }
+    return a < CHAT_UNKNOWN - b ? a + b : CHAT_UNKNOWN;
 }
 
 uint64_t answer_count(struct json_value object, const char *name)
@@ -197,12 +297,13 @@ static bool on_event(void *ctx, struct span name, struct span data)
     return f->status == ANSWER_MORE;
 }
 
-/* Skips white space and a byte-order mark; the first other byte tells JSON from events. */
+/* Skips white space and a byte-order mark; the first other byte tells JSON from events. Of a stream
+ * that is no text the very first byte does: none that is whole begins as JSON or HTML. */
 static size_t sniff(struct answer *a, const char *bytes, size_t n)
 {
     size_t i = 0;
 
-    if (a->ops->bytes != NULL && a->stream_asked) {
+    if (a->ops->bytes != NULL && a->stream_asked && n > 0 && bytes[0] != '{' && bytes[0] != '<') {
         a->mode = ANSWER_EVENTS;
         return 0;
     }

@@ -15,6 +15,7 @@
 
 #define ANSWER_ERROR_BODY_MAX (64u * 1024u)
 #define ANSWER_DEPTH_MAX      128u
+#define ANSWER_CALL_TEXT_MAX  4096u /* of a call's id, of its name */
 
 struct provider;
 
@@ -55,7 +56,10 @@ struct answer {
     struct sse sse;
     struct buf body; /* a plain or error body */
     struct buf text; /* scratch, for one piece */
-    bool finished;   /* a finish reason was seen: the type says so */
+    struct buf id;   /* of the call that is told (answer_read_call) */
+    struct buf name;
+    bool saw_model;
+    bool finished; /* a finish reason was seen: the type says so */
 };
 
 /* One feed or end of an answer, with where its results go. */
@@ -69,7 +73,7 @@ struct answer_feed {
 
 /* What a type does with its answers. */
 struct answer_ops {
-    /* One server-sent event; `name` is "" when it has none. */
+    /* One server-sent event; `name` is "" when it has none. NULL with `bytes`. */
     enum answer_status (*event)(struct answer_feed *f, struct span name, struct span data);
     /* Bytes of a stream that is not server-sent events, cut anywhere; and its end. NULL: it is. */
     enum answer_status (*bytes)(struct answer_feed *f, const char *p, size_t n);
@@ -111,6 +115,15 @@ enum answer_status answer_invalid_json(struct answer_feed *f, const char *where,
 /* The provider ended its reply with an error that it does not name: InternalServerError. */
 enum answer_status answer_failed(struct answer_feed *f);
 
+/* Checks the text of an event, or of a whole body. False: *status is what the type returns; half an
+ * event at the end of the body is passed over (MORE), because what came before decides whether the
+ * reply is whole. */
+bool answer_value(struct answer_feed *f, struct span text, struct json_value *out,
+                  enum answer_status *status);
+/* The same for an object, which must not be an error (provider_error_object). */
+bool answer_object(struct answer_feed *f, struct span text, struct json_members *out,
+                   enum answer_status *status);
+
 /* To the sink. */
 enum err answer_emit(struct answer_feed *f, const struct chat_event *event) MUST_CHECK;
 /* a->text as an event of that kind; nothing when it is empty. */
@@ -119,11 +132,24 @@ enum err answer_emit_text(struct answer_feed *f, enum chat_event_kind kind) MUST
  * joins surrogate pairs (json_string_decode); NULL: none. */
 enum err answer_emit_string(struct answer_feed *f, enum chat_event_kind kind, struct json_value v,
                             uint16_t *carry) MUST_CHECK;
+/* The model's name; nothing but the first time. */
+enum err answer_emit_model(struct answer_feed *f, struct json_value model) MUST_CHECK;
+/* Nothing when it is empty or has anything but visible ASCII and spaces: signatures are base64, and
+ * anything else would be refused when it comes back. */
+enum err answer_emit_signature(struct answer_feed *f,
+                               const struct chat_signature *signature) MUST_CHECK;
+/* Nothing when it says nothing: what was said before stays. */
+enum err answer_emit_usage(struct answer_feed *f, const struct chat_usage *usage) MUST_CHECK;
+/* A call's id and name, decoded into a->id and a->name; empty for what is no string. */
+enum err answer_read_call(struct answer *a, struct json_value id,
+                          struct json_value name) MUST_CHECK;
 /* U+FFFD for half a surrogate pair whose other half will not come. */
 enum err answer_flush_carry(struct answer_feed *f, enum chat_event_kind kind,
                             uint16_t *carry) MUST_CHECK;
 
 /* A count of tokens; 12.0 is 12. CHAT_UNKNOWN when it is none. */
 uint64_t answer_count(struct json_value object, const char *name);
+/* Of two counts; CHAT_UNKNOWN counts as none, unless both are; also a sum over the range is it. */
+uint64_t answer_sum(uint64_t a, uint64_t b);
 
 #endif

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#define CALL_TEXT_MAX 4096u /* of an id, of a name */
-
 static enum answer_status on_event(struct answer_feed *f, struct span name, struct span data)
 {
     (void)name; /* the data has it too */
@@ -21,8 +19,6 @@ static void anthropic_free(struct answer *a)
 
     answer_fini(&r->base);
     buf_fini(&r->calls);
-    buf_fini(&r->id);
-    buf_fini(&r->name);
     buf_fini(&r->signature);
     free(r);
 }
@@ -39,9 +35,7 @@ static struct answer *anthropic_answer_new(const struct provider *p, const struc
         return NULL;
     }
     answer_init(&r->base, p, &ops, head);
-    buf_init(&r->calls, ANTHROPIC_CALLS_MAX * sizeof(struct anthropic_call));
-    buf_init(&r->id, CALL_TEXT_MAX);
-    buf_init(&r->name, CALL_TEXT_MAX);
+    buf_init(&r->calls, REPLY_CALLS_MAX * sizeof(struct anthropic_call));
     buf_init(&r->signature, p->max_reply_bytes);
     r->input = CHAT_UNKNOWN;
     r->cache_read = CHAT_UNKNOWN;

@@ -16,13 +16,6 @@ struct thinking {
     uint64_t max_tokens;
 };
 
-static bool given(const struct chat_request *request, enum chat_param param)
-{
-    enum json_type type = request->params[param].type;
-
-    return type != JSON_ABSENT && type != JSON_NULL;
-}
-
 /* ---- what cannot be asked ---- */
 
 static bool is_between(struct json_value number, double least, double most)
@@ -41,7 +34,7 @@ static enum err check_params(const struct chat_request *request, const struct co
     enum chat_param other = conversation_unknown(request, known, sizeof known / sizeof known[0]);
 
     for (size_t i = 0; i < sizeof zero / sizeof zero[0] && other == CHAT_PARAM_COUNT; i++) {
-        if (given(request, zero[i]) && !is_between(request->params[zero[i]], 0, 0)) {
+        if (chat_given(request, zero[i]) && !is_between(request->params[zero[i]], 0, 0)) {
             other = zero[i];
         }
     }
@@ -49,7 +42,8 @@ static enum err check_params(const struct chat_request *request, const struct co
         return provider_cannot(failure, "%s: anthropic has no such parameter",
                                chat_param_names[other]);
     }
-    if (given(request, CHAT_TEMPERATURE) && !is_between(request->params[CHAT_TEMPERATURE], 0, 1)) {
+    if (chat_given(request, CHAT_TEMPERATURE) &&
+        !is_between(request->params[CHAT_TEMPERATURE], 0, 1)) {
         return provider_cannot(failure, "temperature: anthropic takes 0 to 1");
     }
     if (c->format == REPLY_JSON) {
@@ -158,10 +152,11 @@ static enum err fit_budget(uint64_t asked, uint64_t max_tokens, struct thinking 
 static enum err check_thinking(const struct chat_request *request, const struct conversation *c,
                                struct failure *failure)
 {
-    if (given(request, CHAT_TEMPERATURE) && !is_between(request->params[CHAT_TEMPERATURE], 1, 1)) {
+    if (chat_given(request, CHAT_TEMPERATURE) &&
+        !is_between(request->params[CHAT_TEMPERATURE], 1, 1)) {
         return provider_cannot(failure, "temperature: anthropic takes none with reasoning_effort");
     }
-    if (given(request, CHAT_TOP_P) && !is_between(request->params[CHAT_TOP_P], 0.95, 1)) {
+    if (chat_given(request, CHAT_TOP_P) && !is_between(request->params[CHAT_TOP_P], 0.95, 1)) {
         return provider_cannot(failure, "top_p: anthropic takes 0.95 to 1 with reasoning_effort");
     }
     if (c->choice == TOOL_CHOICE_ANY || c->choice == TOOL_CHOICE_ONE) {
@@ -309,7 +304,7 @@ static void put_tools(const struct conversation *c, struct buf *b)
 static void put_param(const struct chat_request *request, enum chat_param param, const char *name,
                       struct buf *b)
 {
-    if (given(request, param)) {
+    if (chat_given(request, param)) {
         buf_put_str(b, name);
         buf_put_span(b, request->params[param].text);
     }

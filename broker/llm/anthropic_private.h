@@ -27,10 +27,10 @@
 
 #include "llm/conversation.h"
 #include "llm/provider.h"
+#include "llm/reply.h"
 
 #define ANTHROPIC_FORMAT     "anthropic" /* chat_signature.format */
 #define ANTHROPIC_MAX_TOKENS 4096u       /* where the caller says nothing; the API wants a number */
-#define ANTHROPIC_CALLS_MAX  256u        /* as many as a reply holds */
 
 /* A tool_use block of the reply; its number in the list is the call's. */
 struct anthropic_call {
@@ -43,13 +43,10 @@ struct anthropic_call {
 
 struct anthropic_answer {
     struct answer base;
-    struct buf calls; /* struct anthropic_call */
-    struct buf id;    /* scratch, for one call */
-    struct buf name;
+    struct buf calls;     /* struct anthropic_call */
     struct buf signature; /* of the thinking block at hand */
     uint16_t text_carry;
     uint16_t reasoning_carry;
-    bool saw_model;
     bool saw_message;
     /* What was said of tokens so far; CHAT_UNKNOWN: nothing. */
     uint64_t input;

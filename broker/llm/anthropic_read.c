@@ -7,26 +7,11 @@
 
 /* ---- text and thinking ---- */
 
-static bool is_ascii(struct span s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.p[i] < 0x20 || (unsigned char)s.p[i] > 0x7E) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static enum err tell_signature(struct answer_feed *f, struct span data, bool encrypted)
 {
-    struct chat_event event = {
-        .kind = CHAT_EVENT_SIGNATURE,
-        .signature = {.data = data, .format = ANTHROPIC_FORMAT, .encrypted = encrypted}};
-
-    if (data.n == 0 || !is_ascii(data)) {
-        return ERR_OK; /* base64 is ASCII: anything else would be refused when it comes back */
-    }
-    return answer_emit(f, &event);
+    return answer_emit_signature(
+        f,
+        &(struct chat_signature){.data = data, .format = ANTHROPIC_FORMAT, .encrypted = encrypted});
 }
 
 static enum err take_text(struct answer_feed *f, struct json_value text)
@@ -133,22 +118,14 @@ static enum err start_call(struct answer_feed *f, uint64_t block, struct json_va
     struct anthropic_call call = {.block = block, .open = true, .whole = has_members(input)};
     struct chat_event event = {.kind = CHAT_EVENT_TOOL};
 
-    buf_clear(&r->id);
-    buf_clear(&r->name);
-    if (id.type == JSON_STRING) {
-        json_string_decode(id, &r->id, NULL);
-    }
-    if (name.type == JSON_STRING) {
-        json_string_decode(name, &r->name, NULL);
-    }
-    enum err err = buf_status(&r->id) != ERR_OK ? buf_status(&r->id) : buf_status(&r->name);
-    if (err != ERR_OK || r->name.len == 0) {
+    enum err err = answer_read_call(&r->base, id, name);
+    if (err != ERR_OK || r->base.name.len == 0) {
         return err;
     }
     call.saw_input = call.whole;
     event.tool.call = (uint32_t)count_calls(r);
-    event.tool.id = buf_span(&r->id);
-    event.tool.name = buf_span(&r->name);
+    event.tool.id = buf_span(&r->base.id);
+    event.tool.name = buf_span(&r->base.name);
     event.tool.arguments = call.whole ? input.text : (struct span){NULL, 0};
     buf_put(&r->calls, &call, sizeof call);
     err = buf_status(&r->calls);
@@ -253,17 +230,6 @@ static enum err end_block(struct answer_feed *f, uint64_t block)
 
 /* ---- the message ---- */
 
-static enum err take_model(struct answer_feed *f, struct json_value model)
-{
-    struct anthropic_answer *r = anthropic_answer(f->answer);
-
-    if (r->saw_model || model.type != JSON_STRING || model.text.n == 2) {
-        return ERR_OK;
-    }
-    r->saw_model = true;
-    return answer_emit_string(f, CHAT_EVENT_MODEL, model, NULL);
-}
-
 static enum err take_stop_reason(struct answer_feed *f, struct json_value reason)
 {
     static const struct {
@@ -294,15 +260,6 @@ static enum err take_stop_reason(struct answer_feed *f, struct json_value reason
     return err == ERR_OK ? answer_emit(f, &event) : err;
 }
 
-/* CHAT_UNKNOWN counts as none, unless both are; also a sum over the range is unknown. */
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-    if (a == CHAT_UNKNOWN || b == CHAT_UNKNOWN) {
-        return a == CHAT_UNKNOWN ? b : a;
-    }
-    return a < CHAT_UNKNOWN - b ? a + b : CHAT_UNKNOWN;
-}
-
 /* True when it was said. */
 static bool take_count(struct json_value object, const char *name, uint64_t *count)
 {
@@ -330,11 +287,11 @@ static enum err take_usage(struct answer_feed *f, struct json_value usage)
     if (!said) {
         return ERR_OK;
     }
-    u->prompt_tokens = sum(r->input, sum(r->cache_read, r->cache_creation));
+    u->prompt_tokens = answer_sum(r->input, answer_sum(r->cache_read, r->cache_creation));
     u->completion_tokens = r->output;
     u->total_tokens = u->prompt_tokens == CHAT_UNKNOWN || r->output == CHAT_UNKNOWN
                           ? CHAT_UNKNOWN
-                          : sum(u->prompt_tokens, r->output);
+                          : answer_sum(u->prompt_tokens, r->output);
     u->cached_tokens = r->cache_read;
     u->reasoning_tokens = r->thinking;
     return answer_emit(f, &event);
@@ -358,7 +315,7 @@ static enum err take_content(struct answer_feed *f, struct json_value content)
 /* A message: whole in a plain body, without content in message_start. */
 static enum err take_message(struct answer_feed *f, struct json_value message)
 {
-    enum err err = take_model(f, json_find(message, "model"));
+    enum err err = answer_emit_model(f, json_find(message, "model"));
 
     anthropic_answer(f->answer)->saw_message = true;
     if (err == ERR_OK) {
@@ -417,24 +374,16 @@ enum answer_status anthropic_event(struct answer_feed *f, struct span text)
 {
     struct json_value event = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
-    struct json_fault fault;
-    enum err err = json_check_object(text, &answer_rules, &m, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK && f->at_end) {
-        return ANSWER_MORE;
-    }
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "A chunk of the provider's stream", &fault)
-                                : answer_stop(f->failure, err);
-    }
-    if (provider_error_object(f->answer->provider, event, f->failure)) {
-        return ANSWER_FAILED;
+    if (!answer_object(f, text, &m, &status)) {
+        return status;
     }
     struct json_value type = json_get(&m, "type");
     if (is(type, "message_stop")) {
         return anthropic_complete(f);
     }
-    err = take_event(f, event, type);
+    enum err err = take_event(f, event, type);
     return err == ERR_OK ? ANSWER_MORE : answer_stop(f->failure, err);
 }
 
@@ -442,19 +391,14 @@ enum answer_status anthropic_body(struct answer_feed *f, struct span text)
 {
     struct json_value message = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
-    struct json_fault fault;
-    enum err err = json_check_object(text, &answer_rules, &m, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "The provider's reply", &fault)
-                                : answer_stop(f->failure, err);
-    }
-    if (provider_error_object(f->answer->provider, message, f->failure)) {
-        return ANSWER_FAILED;
+    if (!answer_object(f, text, &m, &status)) {
+        return status;
     }
     if (json_get(&m, "content").type != JSON_ARRAY) {
         return answer_invalid(f, "The provider's reply has no message in it");
     }
-    err = take_message(f, message);
+    enum err err = take_message(f, message);
     return err == ERR_OK ? anthropic_complete(f) : answer_stop(f->failure, err);
 }

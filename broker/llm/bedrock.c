@@ -6,14 +6,12 @@
  */
 #include "llm/bedrock_private.h"
 
+#include "llm/reply.h"
 #include "net/aws_keys.h"
 #include "net/aws_sign.h"
 #include "tactus/protocol.h"
 
 #include <stdlib.h>
-
-#define CALL_TEXT_MAX 4096u /* of an id, of a name */
-#define CALLS_MAX     256u  /* reply.h takes no more */
 
 /* ---- an answer ---- */
 
@@ -23,31 +21,6 @@ static bool on_message(void *ctx, const struct eventstream_message *m)
 
     f->status = bedrock_message(f, m);
     return f->status == ANSWER_MORE;
-}
-
-/* JSON or a web page in place of a stream: no frame begins so, it would be a gigabyte long. True
- * when the answer is read otherwise from here on. */
-static bool is_no_stream(struct answer *a, char first)
-{
-    if (first == '{') {
-        a->mode = ANSWER_PLAIN;
-    } else if (first == '<') {
-        a->mode = ANSWER_BAD;
-        a->why = "The provider answered with a web page (HTML)";
-    }
-    return a->mode != ANSWER_EVENTS;
-}
-
-static enum answer_status feed_plain(struct answer_feed *f, const char *bytes, size_t n)
-{
-    struct answer *a = f->answer;
-
-    if (a->mode == ANSWER_BAD) {
-        return answer_invalid(f, a->why);
-    }
-    buf_put(&a->body, bytes, n);
-    enum err err = buf_status(&a->body);
-    return err == ERR_OK ? ANSWER_MORE : answer_stop(f->failure, err);
 }
 
 static enum answer_status broken(struct answer_feed *f, const char *why)
@@ -61,12 +34,6 @@ static enum answer_status on_bytes(struct answer_feed *f, const char *bytes, siz
 {
     struct bedrock_answer *r = bedrock_answer(f->answer);
 
-    if (n > 0 && !r->started) {
-        r->started = true;
-        if (is_no_stream(&r->base, bytes[0])) {
-            return feed_plain(f, bytes, n);
-        }
-    }
     enum err err = eventstream_feed(&r->frames, bytes, n, on_message, f);
     if (err == ERR_PROTO) {
         return broken(f, r->frames.why);
@@ -82,14 +49,6 @@ static enum answer_status on_complete(struct answer_feed *f)
                : broken(f, "it ended in the middle of a frame");
 }
 
-/* Never called: streams come through on_bytes. */
-static enum answer_status on_event(struct answer_feed *f, struct span name, struct span data)
-{
-    (void)name;
-    (void)data;
-    return answer_stop(f->failure, ERR_BUG);
-}
-
 static void bedrock_free(struct answer *a)
 {
     struct bedrock_answer *r = bedrock_answer(a);
@@ -97,19 +56,14 @@ static void bedrock_free(struct answer *a)
     answer_fini(&r->base);
     eventstream_fini(&r->frames);
     buf_fini(&r->calls);
-    buf_fini(&r->id);
-    buf_fini(&r->name);
     buf_fini(&r->signature);
     free(r);
 }
 
 static struct answer *bedrock_answer_new(const struct provider *p, const struct answer_head *head)
 {
-    static const struct answer_ops ops = {.event = on_event,
-                                          .bytes = on_bytes,
-                                          .body = bedrock_body,
-                                          .complete = on_complete,
-                                          .free = bedrock_free};
+    static const struct answer_ops ops = {
+        .bytes = on_bytes, .body = bedrock_body, .complete = on_complete, .free = bedrock_free};
     struct bedrock_answer *r = calloc(1, sizeof *r);
 
     if (r == NULL) {
@@ -117,9 +71,7 @@ static struct answer *bedrock_answer_new(const struct provider *p, const struct 
     }
     answer_init(&r->base, p, &ops, head);
     eventstream_init(&r->frames, p->max_reply_bytes);
-    buf_init(&r->calls, CALLS_MAX * sizeof(struct bedrock_call));
-    buf_init(&r->id, CALL_TEXT_MAX);
-    buf_init(&r->name, CALL_TEXT_MAX);
+    buf_init(&r->calls, REPLY_CALLS_MAX * sizeof(struct bedrock_call));
     buf_init(&r->signature, p->max_reply_bytes);
     return &r->base;
 }

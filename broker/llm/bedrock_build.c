@@ -5,46 +5,24 @@
 #include "llm/bedrock_private.h"
 
 #include "base/json.h"
-#include "net/sha256.h"
-
-#define ID_MAX 64u /* ToolUseBlock.toolUseId: ^[a-zA-Z0-9_-]{1,64}$ */
-
-struct writer {
-    struct buf *b;
-    struct arena *arena;
-    struct failure *failure;
-    bool open;      /* a message is being written */
-    bool assistant; /* its side */
-    bool any;       /* a block of the list at hand was written */
-};
-
-/* The next block of a list. */
-static void start_block(struct writer *w, const char *text)
-{
-    buf_put_str(w->b, w->any ? "," : "");
-    buf_put_str(w->b, text);
-    w->any = true;
-}
+#include "llm/messages_put.h"
 
 /* ---- blocks ---- */
 
-static void put_text(struct writer *w, const struct part *p)
+static void put_text(struct messages_writer *w, const struct part *p)
 {
-    start_block(w, "{\"text\":");
+    messages_start_block(w, "{\"text\":");
     buf_put_span(w->b, p->text.text);
     buf_put_char(w->b, '}');
 }
 
-static enum err put_image(struct writer *w, const struct part *p)
+static enum err put_image(struct messages_writer *w, const struct part *p)
 {
     static const struct {
         const char *media_type;
         const char *format;
-    } map[] = {{"image/png", "png"},
-               {"image/jpeg", "jpeg"},
-               {"image/jpg", "jpeg"},
-               {"image/gif", "gif"},
-               {"image/webp", "webp"}};
+    } map[] = {
+        {"image/png", "png"}, {"image/jpeg", "jpeg"}, {"image/gif", "gif"}, {"image/webp", "webp"}};
 
     if (p->media_type.p == NULL) {
         return provider_cannot(
@@ -52,7 +30,7 @@ static enum err put_image(struct writer *w, const struct part *p)
     }
     for (size_t i = 0; i < sizeof map / sizeof map[0]; i++) {
         if (span_eq(p->media_type, span_str(map[i].media_type))) {
-            start_block(w, "{\"image\":{\"format\":\"");
+            messages_start_block(w, "{\"image\":{\"format\":\"");
             buf_printf(w->b, "%s\",\"source\":{\"bytes\":\"", map[i].format);
             buf_put_span(w->b, p->data);
             buf_put_str(w->b, "\"}}}");
@@ -65,49 +43,10 @@ static enum err put_image(struct writer *w, const struct part *p)
                            p->message);
 }
 
-static bool id_fits(struct span id)
+static enum err put_call(struct messages_writer *w, const struct part *p)
 {
-    for (size_t i = 0; i < id.n; i++) {
-        char c = id.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '_' || c == '-')) {
-            return false;
-        }
-    }
-    return id.n >= 1 && id.n <= ID_MAX;
-}
-
-/* Ids that other providers made may have other characters, or be longer: such a one is given out as
- * its hash, the same for a call and its result. Nobody sees it: ids do not come back. */
-static enum err put_id(struct writer *w, const struct part *p)
-{
-    char hash[SHA256_HEX_SIZE];
-    struct buf id;
-    enum err err = ERR_OK;
-
-    if (p->id.type != JSON_STRING || p->id.text.n == 2) {
-        return provider_cannot(w->failure, "messages[%zu]: bedrock needs the id of each tool call",
-                               p->message);
-    }
-    buf_init(&id, w->b->max);
-    json_string_decode(p->id, &id, NULL);
-    err = buf_status(&id);
-    if (err == ERR_OK && id_fits(buf_span(&id))) {
-        buf_put_span(w->b, buf_span(&id));
-    } else if (err == ERR_OK && sha256_hex(buf_span(&id), hash)) {
-        buf_put_str(w->b, hash);
-    } else if (err == ERR_OK) {
-        err = ERR_NOMEM; /* hashing fails only so */
-    }
-    buf_fini(&id);
-    return err;
-}
-
-static enum err put_call(struct writer *w, const struct part *p)
-{
-    start_block(w, "{\"toolUse\":{\"toolUseId\":\"");
-    enum err err = put_id(w, p);
+    messages_start_block(w, "{\"toolUse\":{\"toolUseId\":\"");
+    enum err err = messages_put_id(w, p);
 
     buf_put_str(w->b, "\",\"name\":");
     json_put_string(w->b, p->name);
@@ -117,35 +56,22 @@ static enum err put_call(struct writer *w, const struct part *p)
     return err;
 }
 
-static enum err put_result(struct writer *w, const struct part *p)
+static enum err put_result(struct messages_writer *w, const struct part *p)
 {
-    struct writer inner = *w;
+    messages_start_block(w, "{\"toolResult\":{\"toolUseId\":\"");
+    enum err err = messages_put_id(w, p);
 
-    start_block(w, "{\"toolResult\":{\"toolUseId\":\"");
-    enum err err = put_id(w, p);
     buf_put_str(w->b, "\",\"content\":[");
-    inner.any = false;
-    for (size_t i = 0; i < p->nparts && err == ERR_OK; i++) {
-        if (p->parts[i].kind == PART_IMAGE) {
-            err = put_image(&inner, &p->parts[i]);
-        } else {
-            put_text(&inner, &p->parts[i]);
-        }
+    if (err == ERR_OK) {
+        err = messages_put_content(w, p);
     }
     buf_put_str(w->b, p->is_error ? "],\"status\":\"error\"}}" : "]}}");
     return err;
 }
 
-/* True for reasoning that Bedrock signed; any other is left out. */
-static bool is_own(const struct part *p)
+static void put_reasoning(struct messages_writer *w, const struct part *p)
 {
-    return p->signature.type == JSON_STRING && p->signature.text.n > 2 &&
-           p->format.type == JSON_STRING && json_string_is(p->format, BEDROCK_FORMAT);
-}
-
-static void put_reasoning(struct writer *w, const struct part *p)
-{
-    start_block(w, "{\"reasoningContent\":{");
+    messages_start_block(w, "{\"reasoningContent\":{");
     if (p->encrypted) {
         buf_put_str(w->b, "\"redactedContent\":");
         buf_put_span(w->b, p->signature.text);
@@ -159,96 +85,35 @@ static void put_reasoning(struct writer *w, const struct part *p)
     buf_put_str(w->b, "}}}");
 }
 
-/* ---- messages ---- */
+static const struct messages_style style = {
+    .type = "bedrock",
+    .format = BEDROCK_FORMAT,
+    .text = put_text,
+    .image = put_image,
+    .reasoning = put_reasoning,
+    .call = put_call,
+    .result = put_result,
+};
 
-static void close_message(struct writer *w)
+/* ---- all ---- */
+
+static enum err put_body(const struct chat_request *request, struct arena *arena, struct buf *b,
+                         struct failure *failure)
 {
-    buf_put_str(w->b, w->open ? "]}" : "");
-}
-
-/* Sides must alternate: when all of a turn was left out, the ones around it are one message. */
-static void turn_to(struct writer *w, bool assistant)
-{
-    if (w->open && w->assistant == assistant) {
-        return;
-    }
-    close_message(w);
-    buf_put_str(w->b, w->open ? "," : "");
-    buf_put_str(w->b, assistant ? "{\"role\":\"assistant\",\"content\":["
-                                : "{\"role\":\"user\",\"content\":[");
-    w->open = true;
-    w->assistant = assistant;
-    w->any = false;
-}
-
-static enum err put_part(struct writer *w, bool assistant, const struct part *p)
-{
-    if (p->kind == PART_REASONING && !is_own(p)) {
-        return ERR_OK;
-    }
-    turn_to(w, assistant);
-    switch (p->kind) {
-    case PART_TEXT:
-        put_text(w, p);
-        return ERR_OK;
-    case PART_IMAGE:
-        return put_image(w, p);
-    case PART_REASONING:
-        put_reasoning(w, p);
-        return ERR_OK;
-    case PART_CALL:
-        return put_call(w, p);
-    case PART_RESULT:
-        break;
-    }
-    return put_result(w, p);
-}
-
-static enum err put_messages(struct writer *w, const struct conversation *c)
-{
-    enum err err = ERR_OK;
-
-    for (size_t k = 0; k < c->nturns && err == ERR_OK; k++) {
-        for (size_t i = 0; i < c->turns[k].n && err == ERR_OK; i++) {
-            err = put_part(w, c->turns[k].assistant, &c->turns[k].parts[i]);
-        }
-    }
-    close_message(w);
-    if (err == ERR_OK && !w->open) {
-        return provider_cannot(w->failure, "messages: bedrock needs one that is not of the system");
-    }
-    return err;
-}
-
-static void put_system(struct writer *w, const struct conversation *c)
-{
-    if (c->nsystem == 0) {
-        return;
-    }
-    buf_put_str(w->b, ",\"system\":[");
-    w->any = false;
-    for (size_t i = 0; i < c->nsystem; i++) {
-        put_text(w, &c->system[i]);
-    }
-    buf_put_char(w->b, ']');
-}
-
-static enum err put_body(const struct chat_request *request, struct writer *w)
-{
+    struct messages_writer w = {.style = &style, .b = b, .failure = failure};
     struct conversation c;
-    enum err err = conversation_read(request, w->arena, &c, w->failure);
+    enum err err = conversation_read(request, arena, &c, failure);
 
     if (err != ERR_OK) {
         return err;
     }
-    buf_put_str(w->b, "{\"messages\":[");
-    err = put_messages(w, &c);
-    buf_put_char(w->b, ']');
-    put_system(w, &c);
+    buf_put_str(b, "{\"messages\":");
+    err = messages_put(&w, &c);
+    messages_put_system(&w, &c);
     if (err == ERR_OK) {
-        err = bedrock_put_config(request, &c, w->b, w->failure);
+        err = bedrock_put_config(request, &c, b, failure);
     }
-    buf_put_char(w->b, '}');
+    buf_put_char(b, '}');
     return err;
 }
 
@@ -256,7 +121,6 @@ enum err bedrock_build(const struct provider *p, const struct chat_request *requ
                        struct provider_http *out, struct failure *failure)
 {
     struct arena arena;
-    struct writer w = {.b = &out->body, .arena = &arena, .failure = failure};
 
     if (p->base_url != NULL) {
         buf_put_str(&out->url, p->base_url);
@@ -273,7 +137,7 @@ enum err bedrock_build(const struct provider *p, const struct chat_request *requ
     buf_put_str(provider_http_header(out, "Accept"),
                 request->stream ? BEDROCK_STREAM : "application/json");
     arena_init(&arena, out->body.max);
-    err = put_body(request, &w);
+    err = put_body(request, &arena, &out->body, failure);
     arena_fini(&arena);
     return err == ERR_OK ? provider_http_status(out) : err;
 }

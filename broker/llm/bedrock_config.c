@@ -6,13 +6,6 @@
 
 #include "base/json.h"
 
-static bool given(const struct chat_request *request, enum chat_param param)
-{
-    enum json_type type = request->params[param].type;
-
-    return type != JSON_ABSENT && type != JSON_NULL;
-}
-
 /* ---- what cannot be said ---- */
 
 /* A penalty of 0 is what happens without it. */
@@ -88,37 +81,29 @@ static enum err check_tools(const struct conversation *c, struct failure *failur
 
 /* ---- inferenceConfig ---- */
 
-static void put_key(struct buf *b, const char *name)
-{
-    if (b->len > 0 && b->p[b->len - 1] != '{') {
-        buf_put_char(b, ',');
-    }
-    buf_printf(b, "\"%s\":", name);
-}
-
 static void put_inference(const struct chat_request *request, const struct conversation *c,
                           struct buf *b)
 {
-    if (c->max_tokens == 0 && !given(request, CHAT_TEMPERATURE) && !given(request, CHAT_TOP_P) &&
-        c->nstop == 0) {
+    if (c->max_tokens == 0 && !chat_given(request, CHAT_TEMPERATURE) &&
+        !chat_given(request, CHAT_TOP_P) && c->nstop == 0) {
         return;
     }
     buf_put_str(b, ",\"inferenceConfig\":{");
     if (c->max_tokens > 0) {
-        put_key(b, "maxTokens");
+        json_put_key(b, "maxTokens");
         json_put_u64(b, c->max_tokens);
     }
-    if (given(request, CHAT_TEMPERATURE)) {
-        put_key(b, "temperature");
+    if (chat_given(request, CHAT_TEMPERATURE)) {
+        json_put_key(b, "temperature");
         buf_put_span(b, request->params[CHAT_TEMPERATURE].text);
     }
-    if (given(request, CHAT_TOP_P)) {
-        put_key(b, "topP");
+    if (chat_given(request, CHAT_TOP_P)) {
+        json_put_key(b, "topP");
         buf_put_span(b, request->params[CHAT_TOP_P].text);
     }
     for (size_t i = 0; i < c->nstop; i++) {
         if (i == 0) {
-            put_key(b, "stopSequences");
+            json_put_key(b, "stopSequences");
         }
         buf_put_char(b, i == 0 ? '[' : ',');
         buf_put_span(b, c->stop[i].text);

@@ -38,10 +38,7 @@ struct bedrock_call {
 struct bedrock_answer {
     struct answer base;
     struct eventstream frames;
-    bool started;         /* the stream's first byte was seen */
     struct buf calls;     /* struct bedrock_call */
-    struct buf id;        /* scratch, for one call */
-    struct buf name;      /* scratch, for one call */
     struct buf signature; /* of the reasoning at hand, as far as it came */
     uint16_t text_carry;
     uint16_t reasoning_carry;

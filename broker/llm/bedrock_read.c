@@ -37,27 +37,17 @@ static enum err take_call(struct answer_feed *f, struct json_value use, uint64_t
     struct json_value id = json_find(use, "toolUseId");
     struct json_value name = json_find(use, "name");
 
-    buf_clear(&r->id);
-    buf_clear(&r->name);
-    if (id.type == JSON_STRING) {
-        json_string_decode(id, &r->id, NULL);
-    }
-    if (name.type == JSON_STRING) {
-        json_string_decode(name, &r->name, NULL);
-    }
     size_t number = ncalls(r);
+    enum err err = answer_read_call(&r->base, id, name);
     buf_put(&r->calls, &call, sizeof call);
-    const struct buf *const used[] = {&r->id, &r->name, &r->calls};
-    for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
-        enum err err = buf_status(used[i]);
-        if (err != ERR_OK) {
-            return err;
-        }
+    err = err == ERR_OK ? buf_status(&r->calls) : err;
+    if (err != ERR_OK) {
+        return err;
     }
     struct chat_event event = {.kind = CHAT_EVENT_TOOL,
                                .tool = {.call = (uint32_t)number,
-                                        .id = buf_span(&r->id),
-                                        .name = buf_span(&r->name),
+                                        .id = buf_span(&r->base.id),
+                                        .name = buf_span(&r->base.name),
                                         .arguments = arguments}};
     return answer_emit(f, &event);
 }
@@ -90,24 +80,11 @@ static enum err fill_calls(struct answer_feed *f)
 
 /* ---- the end of a block ---- */
 
-static bool is_ascii(struct span s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.p[i] < 0x20 || (unsigned char)s.p[i] > 0x7E) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* What does not hold base64 would be refused when it comes back. */
 static enum err tell_signature(struct answer_feed *f, struct span data, bool encrypted)
 {
-    struct chat_event event = {
-        .kind = CHAT_EVENT_SIGNATURE,
-        .signature = {.data = data, .format = BEDROCK_FORMAT, .encrypted = encrypted}};
-
-    return data.n == 0 || !is_ascii(data) ? ERR_OK : answer_emit(f, &event);
+    return answer_emit_signature(
+        f,
+        &(struct chat_signature){.data = data, .format = BEDROCK_FORMAT, .encrypted = encrypted});
 }
 
 /* Halves of surrogate pairs whose other half will not come, and a signature that is whole now. */
@@ -227,36 +204,22 @@ static bool take_failure(struct answer_feed *f, struct json_value reason)
     return false;
 }
 
-/* CHAT_UNKNOWN when neither is known, or over the range. */
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-    if (a == CHAT_UNKNOWN || b == CHAT_UNKNOWN) {
-        return a == CHAT_UNKNOWN ? b : a;
-    }
-    return a < CHAT_UNKNOWN - b ? a + b : CHAT_UNKNOWN;
-}
-
 static enum err take_usage(struct answer_feed *f, struct json_value usage)
 {
-    struct chat_event event = {.kind = CHAT_EVENT_USAGE};
-    struct chat_usage *u = &event.usage;
+    struct chat_usage u;
 
-    u->cached_tokens = answer_count(usage, "cacheReadInputTokens");
-    u->prompt_tokens = sum(answer_count(usage, "inputTokens"), u->cached_tokens);
-    u->prompt_tokens = sum(u->prompt_tokens, answer_count(usage, "cacheWriteInputTokens"));
-    u->completion_tokens = answer_count(usage, "outputTokens");
-    u->total_tokens = answer_count(usage, "totalTokens");
-    u->reasoning_tokens = CHAT_UNKNOWN;
-    if (u->prompt_tokens == CHAT_UNKNOWN && u->completion_tokens == CHAT_UNKNOWN &&
-        u->total_tokens == CHAT_UNKNOWN) {
-        return ERR_OK;
-    }
+    u.cached_tokens = answer_count(usage, "cacheReadInputTokens");
+    u.prompt_tokens = answer_sum(answer_count(usage, "inputTokens"), u.cached_tokens);
+    u.prompt_tokens = answer_sum(u.prompt_tokens, answer_count(usage, "cacheWriteInputTokens"));
+    u.completion_tokens = answer_count(usage, "outputTokens");
+    u.total_tokens = answer_count(usage, "totalTokens");
+    u.reasoning_tokens = CHAT_UNKNOWN;
     /* Whether the total has cached tokens in it is not said. */
-    uint64_t both = sum(u->prompt_tokens, u->completion_tokens);
-    if (u->total_tokens != CHAT_UNKNOWN && both != CHAT_UNKNOWN && u->total_tokens < both) {
-        u->total_tokens = both;
+    uint64_t both = answer_sum(u.prompt_tokens, u.completion_tokens);
+    if (u.total_tokens != CHAT_UNKNOWN && both != CHAT_UNKNOWN && u.total_tokens < both) {
+        u.total_tokens = both;
     }
-    return answer_emit(f, &event);
+    return answer_emit_usage(f, &u);
 }
 
 /* ---- a stream ---- */
@@ -480,12 +443,10 @@ static enum err take_reply(struct answer_feed *f, struct json_value reply,
 enum answer_status bedrock_body(struct answer_feed *f, struct span text)
 {
     struct json_value reply;
-    struct json_fault fault;
-    enum err err = json_check_value(text, &answer_rules, &reply, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "The provider's reply", &fault)
-                                : answer_stop(f->failure, err);
+    if (!answer_value(f, text, &reply, &status)) {
+        return status;
     }
     if (provider_error_object(f->answer->provider, reply, f->failure)) {
         return ANSWER_FAILED; /* of a proxy in between */
@@ -497,6 +458,6 @@ enum answer_status bedrock_body(struct answer_feed *f, struct span text)
     if (take_failure(f, json_find(reply, "stopReason"))) {
         return ANSWER_FAILED;
     }
-    err = take_reply(f, reply, message);
+    enum err err = take_reply(f, reply, message);
     return err == ERR_OK ? ANSWER_COMPLETE : answer_stop(f->failure, err);
 }

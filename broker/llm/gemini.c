@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#define CALL_TEXT_MAX 4096u /* of an id, of a name */
-
 static enum answer_status on_event(struct answer_feed *f, struct span name, struct span data)
 {
     (void)name;
@@ -20,8 +18,6 @@ static void gemini_free(struct answer *a)
     struct gemini_answer *r = gemini_answer(a);
 
     answer_fini(&r->base);
-    buf_fini(&r->id);
-    buf_fini(&r->name);
     free(r);
 }
 
@@ -35,8 +31,6 @@ static struct answer *gemini_answer_new(const struct provider *p, const struct a
         return NULL;
     }
     answer_init(&r->base, p, &ops, head);
-    buf_init(&r->id, CALL_TEXT_MAX);
-    buf_init(&r->name, CALL_TEXT_MAX);
     return &r->base;
 }
 

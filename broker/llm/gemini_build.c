@@ -16,12 +16,6 @@ struct writer {
 
 /* ---- URL ---- */
 
-static bool unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_' || c == '~';
-}
-
 /* The name without "models/", as ListModels gives it. */
 static struct span bare_model(struct span model)
 {
@@ -40,14 +34,7 @@ static enum err put_model(struct span model, struct buf *url, struct failure *fa
         return provider_cannot(failure, "model: not a name that gemini can have: "
                                         "a path's segment with letters, digits, '-', '.', '_'");
     }
-    for (size_t i = 0; i < model.n; i++) {
-        if (unreserved(model.p[i])) {
-            buf_put_char(url, model.p[i]);
-        } else {
-            buf_printf(url, "%%%02X", (unsigned)(unsigned char)model.p[i]);
-        }
-    }
-    return ERR_OK;
+    return provider_put_model(url, model, failure);
 }
 
 /* ---- parts ---- */

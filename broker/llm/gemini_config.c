@@ -6,13 +6,6 @@
 
 #include "base/json.h"
 
-static bool given(const struct chat_request *request, enum chat_param param)
-{
-    enum json_type type = request->params[param].type;
-
-    return type != JSON_ABSENT && type != JSON_NULL;
-}
-
 /* ---- tools ---- */
 
 static void put_declaration(const struct tool *tool, struct buf *b)
@@ -80,14 +73,6 @@ void gemini_put_tools(const struct conversation *c, struct buf *b)
 
 /* ---- generationConfig ---- */
 
-static void put_key(struct buf *b, const char *name)
-{
-    if (b->len > 0 && b->p[b->len - 1] != '{') {
-        buf_put_char(b, ',');
-    }
-    buf_printf(b, "\"%s\":", name);
-}
-
 static void put_numbers(const struct chat_request *request, struct buf *b)
 {
     static const struct {
@@ -102,8 +87,8 @@ static void put_numbers(const struct chat_request *request, struct buf *b)
     };
 
     for (size_t i = 0; i < sizeof map / sizeof map[0]; i++) {
-        if (given(request, map[i].param)) {
-            put_key(b, map[i].name);
+        if (chat_given(request, map[i].param)) {
+            json_put_key(b, map[i].name);
             buf_put_span(b, request->params[map[i].param].text);
         }
     }
@@ -113,7 +98,7 @@ static void put_stop(const struct conversation *c, struct buf *b)
 {
     for (size_t i = 0; i < c->nstop; i++) {
         if (i == 0) {
-            put_key(b, "stopSequences");
+            json_put_key(b, "stopSequences");
             buf_put_char(b, '[');
         } else {
             buf_put_char(b, ',');
@@ -130,10 +115,10 @@ static void put_format(const struct conversation *c, struct buf *b)
     if (c->format == REPLY_TEXT) {
         return;
     }
-    put_key(b, "responseMimeType");
+    json_put_key(b, "responseMimeType");
     buf_put_str(b, "\"application/json\"");
     if (c->format == REPLY_JSON_SCHEMA) {
-        put_key(b, "responseJsonSchema");
+        json_put_key(b, "responseJsonSchema");
         buf_put_span(b, c->schema.text);
     }
 }
@@ -176,7 +161,7 @@ static enum err put_thinking(struct span model, enum chat_effort effort, struct 
             failure,
             "reasoning_effort: none: gemini models from 3 on cannot be kept from thinking");
     }
-    put_key(b, "thinkingConfig");
+    json_put_key(b, "thinkingConfig");
     if (takes_level(model)) {
         buf_printf(b, "{\"includeThoughts\":true,\"thinkingLevel\":\"%s\"}", map[effort].level);
     } else {
@@ -220,7 +205,7 @@ enum err gemini_put_config(const struct chat_request *request, const struct conv
     buf_put_str(b, start);
     put_numbers(request, b);
     if (c->max_tokens > 0) {
-        put_key(b, "maxOutputTokens");
+        json_put_key(b, "maxOutputTokens");
         json_put_u64(b, c->max_tokens);
     }
     put_stop(c, b);

@@ -29,10 +29,7 @@ struct gemini_answer {
     uint32_t calls; /* told so far */
     uint16_t text_carry;
     uint16_t reasoning_carry;
-    bool saw_model;
     bool saw_candidate; /* or that the prompt was blocked */
-    struct buf id;      /* scratch, for one call */
-    struct buf name;
 };
 
 static inline struct gemini_answer *gemini_answer(struct answer *a)

@@ -11,19 +11,9 @@
 
 /* ---- parts ---- */
 
-static bool is_ascii(struct span s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if ((unsigned char)s.p[i] < 0x20 || (unsigned char)s.p[i] > 0x7E) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A part's signature, after what it signs was told. `event` says whose it is. */
+/* A part's signature, after what it signs was told. `signature` says whose it is. */
 static enum err take_signature(struct answer_feed *f, struct json_value part,
-                               struct chat_event *event)
+                               struct chat_signature signature)
 {
     struct json_value v = json_find(part, "thoughtSignature");
     struct buf *text = &f->answer->text;
@@ -34,25 +24,21 @@ static enum err take_signature(struct answer_feed *f, struct json_value part,
     buf_clear(text);
     json_string_decode(v, text, NULL);
     enum err err = buf_status(text);
-    if (err != ERR_OK || !is_ascii(buf_span(text))) {
-        return err; /* base64 is ASCII: anything else would be refused when it comes back */
-    }
-    event->kind = CHAT_EVENT_SIGNATURE;
-    event->signature.data = buf_span(text);
-    event->signature.format = GEMINI_FORMAT;
-    return answer_emit(f, event);
+    signature.data = buf_span(text);
+    signature.format = GEMINI_FORMAT;
+    return err == ERR_OK ? answer_emit_signature(f, &signature) : err;
 }
 
 static enum err take_text(struct answer_feed *f, struct json_value part, struct json_value text,
                           bool thought)
 {
     struct gemini_answer *r = gemini_answer(f->answer);
-    struct chat_event event = {
-        .signature = {.encrypted = !thought || text.type != JSON_STRING || text.text.n == 2}};
+    struct chat_signature signature = {.encrypted = !thought || text.type != JSON_STRING ||
+                                                    text.text.n == 2};
     enum err err = answer_emit_string(f, thought ? CHAT_EVENT_REASONING : CHAT_EVENT_TEXT, text,
                                       thought ? &r->reasoning_carry : &r->text_carry);
 
-    return err == ERR_OK ? take_signature(f, part, &event) : err;
+    return err == ERR_OK ? take_signature(f, part, signature) : err;
 }
 
 /* A call comes whole. Its arguments are an object, in the bytes that came. */
@@ -63,28 +49,20 @@ static enum err take_call(struct answer_feed *f, struct json_value part, struct 
     struct json_value id = json_find(call, "id");
     struct json_value name = json_find(call, "name");
 
-    buf_clear(&r->id);
-    buf_clear(&r->name);
-    if (id.type == JSON_STRING) {
-        json_string_decode(id, &r->id, NULL);
-    }
-    if (name.type == JSON_STRING) {
-        json_string_decode(name, &r->name, NULL);
-    }
-    enum err err = buf_status(&r->id) != ERR_OK ? buf_status(&r->id) : buf_status(&r->name);
-    if (err != ERR_OK || r->name.len == 0) {
+    enum err err = answer_read_call(&r->base, id, name);
+    if (err != ERR_OK || r->base.name.len == 0) {
         return err;
     }
     struct chat_event event = {
         .kind = CHAT_EVENT_TOOL,
         .tool = {.call = r->calls,
-                 .id = buf_span(&r->id),
-                 .name = buf_span(&r->name),
+                 .id = buf_span(&r->base.id),
+                 .name = buf_span(&r->base.name),
                  .arguments = args.type == JSON_OBJECT ? args.text : SPAN("{}")}};
     err = answer_emit(f, &event);
-    event = (struct chat_event){.signature = {.of_call = true, .call = r->calls}};
+    struct chat_signature signature = {.of_call = true, .call = r->calls};
     r->calls++;
-    return err == ERR_OK ? take_signature(f, part, &event) : err;
+    return err == ERR_OK ? take_signature(f, part, signature) : err;
 }
 
 static enum err take_part(struct answer_feed *f, struct json_value part)
@@ -199,43 +177,19 @@ static bool take_failure(struct answer_feed *f, struct json_value candidate)
 
 /* ---- a response ---- */
 
-/* CHAT_UNKNOWN when neither is known, or over the range. */
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-    if (a == CHAT_UNKNOWN || b == CHAT_UNKNOWN) {
-        return a == CHAT_UNKNOWN ? b : a;
-    }
-    return a < CHAT_UNKNOWN - b ? a + b : CHAT_UNKNOWN;
-}
-
 /* The counts of the whole reply so far; a chunk replaces those of the one before. */
 static enum err take_usage(struct answer_feed *f, struct json_value usage)
 {
-    struct chat_event event = {.kind = CHAT_EVENT_USAGE};
-    struct chat_usage *u = &event.usage;
+    struct chat_usage u;
 
-    u->reasoning_tokens = answer_count(usage, "thoughtsTokenCount");
-    u->prompt_tokens = sum(answer_count(usage, "promptTokenCount"),
-                           answer_count(usage, "toolUsePromptTokenCount"));
-    u->completion_tokens = sum(answer_count(usage, "candidatesTokenCount"), u->reasoning_tokens);
-    u->total_tokens = answer_count(usage, "totalTokenCount");
-    u->cached_tokens = answer_count(usage, "cachedContentTokenCount");
-    if (u->prompt_tokens == CHAT_UNKNOWN && u->completion_tokens == CHAT_UNKNOWN &&
-        u->total_tokens == CHAT_UNKNOWN) {
-        return ERR_OK; /* says nothing: what was said before stays */
-    }
-    return answer_emit(f, &event);
-}
-
-static enum err take_model(struct answer_feed *f, struct json_value model)
-{
-    struct gemini_answer *r = gemini_answer(f->answer);
-
-    if (r->saw_model || model.type != JSON_STRING || model.text.n == 2) {
-        return ERR_OK;
-    }
-    r->saw_model = true;
-    return answer_emit_string(f, CHAT_EVENT_MODEL, model, NULL);
+    u.reasoning_tokens = answer_count(usage, "thoughtsTokenCount");
+    u.prompt_tokens = answer_sum(answer_count(usage, "promptTokenCount"),
+                                 answer_count(usage, "toolUsePromptTokenCount"));
+    u.completion_tokens =
+        answer_sum(answer_count(usage, "candidatesTokenCount"), u.reasoning_tokens);
+    u.total_tokens = answer_count(usage, "totalTokenCount");
+    u.cached_tokens = answer_count(usage, "cachedContentTokenCount");
+    return answer_emit_usage(f, &u);
 }
 
 /* The candidate with index 0, or without one. We never ask for more than one. */
@@ -260,7 +214,7 @@ static enum err take_all(struct answer_feed *f, struct json_value response,
 {
     struct gemini_answer *r = gemini_answer(f->answer);
     struct json_value blocked = json_find(json_find(response, "promptFeedback"), "blockReason");
-    enum err err = take_model(f, json_find(response, "modelVersion"));
+    enum err err = answer_emit_model(f, json_find(response, "modelVersion"));
 
     if (candidate.type == JSON_OBJECT) {
         r->saw_candidate = true;
@@ -312,17 +266,9 @@ static enum answer_status take_value(struct answer_feed *f, struct json_value va
 enum answer_status gemini_chunk(struct answer_feed *f, struct span text)
 {
     struct json_value value;
-    struct json_fault fault;
-    enum err err = json_check_value(text, &answer_rules, &value, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK && f->at_end) {
-        return ANSWER_MORE;
-    }
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "A chunk of the provider's stream", &fault)
-                                : answer_stop(f->failure, err);
-    }
-    return take_value(f, value);
+    return answer_value(f, text, &value, &status) ? take_value(f, value) : status;
 }
 
 enum answer_status gemini_complete(struct answer_feed *f)
@@ -335,14 +281,12 @@ enum answer_status gemini_complete(struct answer_feed *f)
 enum answer_status gemini_body(struct answer_feed *f, struct span text)
 {
     struct json_value value;
-    struct json_fault fault;
-    enum err err = json_check_value(text, &answer_rules, &value, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "The provider's reply", &fault)
-                                : answer_stop(f->failure, err);
+    if (!answer_value(f, text, &value, &status)) {
+        return status;
     }
-    enum answer_status status = take_value(f, value);
+    status = take_value(f, value);
     if (status != ANSWER_MORE) {
         return status;
     }

@@ -36,3 +36,10 @@ const char *chat_finish_name(enum chat_finish f)
     }
     return NULL;
 }
+
+bool chat_given(const struct chat_request *request, enum chat_param param)
+{
+    enum json_type type = request->params[param].type;
+
+    return type != JSON_ABSENT && type != JSON_NULL;
+}

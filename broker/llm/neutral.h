@@ -48,6 +48,9 @@ struct chat_request {
     struct json_value params[CHAT_PARAM_COUNT]; /* type JSON_ABSENT when not given */
 };
 
+/* Whether the caller set it: neither absent nor null. */
+bool chat_given(const struct chat_request *request, enum chat_param param);
+
 /* Token counts; CHAT_UNKNOWN where the provider said nothing. */
 #define CHAT_UNKNOWN UINT64_MAX
 

@@ -34,9 +34,7 @@ static void put_body(const struct provider *p, const struct chat_request *reques
         }
     }
     for (size_t i = 0; i < CHAT_PARAM_COUNT; i++) {
-        const struct json_value *v = &request->params[i];
-
-        if (v->type != JSON_ABSENT && v->type != JSON_NULL) {
+        if (chat_given(request, (enum chat_param)i)) {
             buf_put_str(b, ",\"");
             buf_put_str(b, chat_param_names[i]);
             buf_put_str(b, "\":");

@@ -7,10 +7,10 @@
 #define TACTUS_LLM_OPENAI_PRIVATE_H
 
 #include "llm/provider.h"
+#include "llm/reply.h"
 
-#define OPENAI_CALLS_MAX 256u /* as many as a reply holds */
-#define OPENAI_ID_MAX    4096u
-#define OPENAI_UNNAMED   UINT32_MAX
+#define OPENAI_ID_MAX  4096u
+#define OPENAI_UNNAMED UINT32_MAX
 
 /* One tool call as the provider sends it. It gets its number, and is told to the sink, when its
  * name is known: so what never gets a name is never seen. */
@@ -56,7 +56,6 @@ struct openai_answer {
     struct openai_tools tools;
     uint16_t text_carry;
     uint16_t reasoning_carry;
-    bool saw_model;
     bool saw_choice;
     bool saw_output; /* text, reasoning or a tool call */
 };

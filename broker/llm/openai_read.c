@@ -10,7 +10,7 @@
 static enum err take_string(struct answer_feed *f, enum chat_event_kind kind, struct json_value v,
                             uint16_t *carry)
 {
-    if (v.type == JSON_STRING && v.text.n > 2 && kind != CHAT_EVENT_MODEL) {
+    if (v.type == JSON_STRING && v.text.n > 2) {
         openai_answer(f->answer)->saw_output = true;
     }
     return answer_emit_string(f, kind, v, carry);
@@ -120,23 +120,18 @@ static enum err take_finish(struct answer_feed *f, struct json_value reason)
 
 static enum err take_usage(struct answer_feed *f, struct json_value usage)
 {
-    struct chat_event event = {.kind = CHAT_EVENT_USAGE};
-    struct chat_usage *u = &event.usage;
+    struct chat_usage u;
 
     if (usage.type != JSON_OBJECT) {
         return ERR_OK;
     }
-    u->prompt_tokens = answer_count(usage, "prompt_tokens");
-    u->completion_tokens = answer_count(usage, "completion_tokens");
-    u->total_tokens = answer_count(usage, "total_tokens");
-    u->cached_tokens = answer_count(json_find(usage, "prompt_tokens_details"), "cached_tokens");
-    u->reasoning_tokens =
+    u.prompt_tokens = answer_count(usage, "prompt_tokens");
+    u.completion_tokens = answer_count(usage, "completion_tokens");
+    u.total_tokens = answer_count(usage, "total_tokens");
+    u.cached_tokens = answer_count(json_find(usage, "prompt_tokens_details"), "cached_tokens");
+    u.reasoning_tokens =
         answer_count(json_find(usage, "completion_tokens_details"), "reasoning_tokens");
-    if (u->prompt_tokens == CHAT_UNKNOWN && u->completion_tokens == CHAT_UNKNOWN &&
-        u->total_tokens == CHAT_UNKNOWN) {
-        return ERR_OK; /* says nothing: what was said before stays */
-    }
-    return answer_emit(f, &event);
+    return answer_emit_usage(f, &u);
 }
 
 /* The choice with index 0, or without one. We never ask for more than one. */
@@ -156,22 +151,11 @@ static struct json_value first_choice(struct json_value choices)
     return (struct json_value){.type = JSON_ABSENT};
 }
 
-static enum err take_model(struct answer_feed *f, struct json_value model)
-{
-    struct openai_answer *r = openai_answer(f->answer);
-
-    if (r->saw_model || model.type != JSON_STRING || model.text.n == 2) {
-        return ERR_OK;
-    }
-    r->saw_model = true;
-    return take_string(f, CHAT_EVENT_MODEL, model, NULL);
-}
-
 static enum err take_chunk(struct answer_feed *f, const struct json_members *m,
                            struct json_value choice, struct json_value said)
 {
     struct json_value usage = json_get(m, "usage");
-    enum err err = take_model(f, json_get(m, "model"));
+    enum err err = answer_emit_model(f, json_get(m, "model"));
 
     if (choice.type == JSON_OBJECT) {
         openai_answer(f->answer)->saw_choice = true;
@@ -198,20 +182,11 @@ static bool failed_choice(struct json_value choice)
 
 enum answer_status openai_chunk(struct answer_feed *f, struct span text)
 {
-    struct json_value all = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
-    struct json_fault fault;
-    enum err err = json_check_object(text, &answer_rules, &m, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK && f->at_end) {
-        return ANSWER_MORE;
-    }
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "A chunk of the provider's stream", &fault)
-                                : answer_stop(f->failure, err);
-    }
-    if (provider_error_object(f->answer->provider, all, f->failure)) {
-        return ANSWER_FAILED;
+    if (!answer_object(f, text, &m, &status)) {
+        return status;
     }
     struct json_value choice = first_choice(json_get(&m, "choices"));
     struct json_value said = json_find(choice, "delta");
@@ -222,23 +197,17 @@ enum answer_status openai_chunk(struct answer_feed *f, struct span text)
     if (failed_choice(choice)) {
         return answer_failed(f);
     }
-    err = take_chunk(f, &m, choice, said);
+    enum err err = take_chunk(f, &m, choice, said);
     return err == ERR_OK ? ANSWER_MORE : answer_stop(f->failure, err);
 }
 
 enum answer_status openai_body(struct answer_feed *f, struct span text)
 {
-    struct json_value all = {.text = text, .type = JSON_OBJECT};
     struct json_members m;
-    struct json_fault fault;
-    enum err err = json_check_object(text, &answer_rules, &m, &fault);
+    enum answer_status status = ANSWER_FAILED;
 
-    if (err != ERR_OK) {
-        return err == ERR_PROTO ? answer_invalid_json(f, "The provider's reply", &fault)
-                                : answer_stop(f->failure, err);
-    }
-    if (provider_error_object(f->answer->provider, all, f->failure)) {
-        return ANSWER_FAILED;
+    if (!answer_object(f, text, &m, &status)) {
+        return status;
     }
     struct json_value choice = first_choice(json_get(&m, "choices"));
     struct json_value said = json_find(choice, "message");
@@ -249,6 +218,6 @@ enum answer_status openai_body(struct answer_feed *f, struct span text)
     if (failed_choice(choice)) {
         return answer_failed(f);
     }
-    err = take_chunk(f, &m, choice, said);
+    enum err err = take_chunk(f, &m, choice, said);
     return err == ERR_OK ? openai_complete(f) : answer_stop(f->failure, err);
 }

@@ -118,7 +118,7 @@ static struct openai_call *find(struct openai_tools *t, const struct piece *p)
 
 static enum err begin(struct openai_tools *t, struct openai_call **out)
 {
-    if (t->n == OPENAI_CALLS_MAX) {
+    if (t->n == REPLY_CALLS_MAX) {
         return ERR_LIMIT;
     }
     if (t->n == t->room) {

@@ -22,6 +22,7 @@ void provider_http_init(struct provider_http *h, size_t max_body)
         h->header_name[i] = NULL;
     }
     h->nheaders = 0;
+    h->plain_headers = 0;
 }
 
 void provider_http_fini(struct provider_http *h)

@@ -15,6 +15,9 @@ struct reply_call {
     struct buf arguments;
 };
 
+/* Of a complete reply: unsaid without prices, unknown without one for its model. */
+enum reply_cost { REPLY_COST_UNSAID, REPLY_COST_UNKNOWN, REPLY_COST_KNOWN };
+
 struct reply {
     struct buf text_json;    /* all text, escaped, without quotes */
     uint64_t text_bytes;     /* of it before escaping */
@@ -28,8 +31,8 @@ struct reply {
     struct chat_usage usage;
     bool has_usage;
     enum chat_finish finish;
-    enum { REPLY_COST_UNSAID, REPLY_COST_UNKNOWN, REPLY_COST_KNOWN } cost; /* charge.h */
-    uint64_t cost_nano; /* billionths of a US dollar */
+    enum reply_cost cost; /* charge.h */
+    uint64_t cost_nano;   /* billionths of a US dollar */
 };
 
 #define REPLY_CALLS_MAX 256

@@ -468,12 +468,25 @@ static void first_target(struct llm_call *call)
     }
 }
 
+static bool any_remote(const struct chat_route *route)
+{
+    bool remote = false;
+
+    for (size_t i = 0; i < route->n && !remote; i++) {
+        remote = route->targets[i].provider->ops->build != NULL;
+    }
+    return remote;
+}
+
+/* Reading the names goes through all messages: not for a provider that takes them as they are. */
 static enum err prepare(struct llm_call *call, const struct chat_request *request)
 {
     call->request = *request;
     enum err rc = call->route.n > 1 ? copy_request(call) : ERR_OK;
 
-    return rc == ERR_OK ? tool_names_read(&call->request, &call->arena, &call->names) : rc;
+    return rc == ERR_OK && any_remote(&call->route)
+               ? tool_names_read(&call->request, &call->arena, &call->names)
+               : rc;
 }
 
 enum err router_start(struct router *r, const struct chat_route *route,

@@ -5,6 +5,7 @@
  */
 #include "net/aws_sign.h"
 
+#include "base/text.h"
 #include "net/aws_url.h"
 
 #include <openssl/crypto.h>
@@ -55,16 +56,6 @@ static unsigned char lower(char c)
     return u >= 'A' && u <= 'Z' ? (unsigned char)(u + 'a' - 'A') : u;
 }
 
-static int hex_value(char c)
-{
-    unsigned char u = lower(c);
-
-    if (u >= '0' && u <= '9') {
-        return u - '0';
-    }
-    return u >= 'a' && u <= 'f' ? u - 'a' + 10 : -1; /* no digit */
-}
-
 /* Visible ASCII only, at least one. */
 static bool is_visible(struct span s)
 {
@@ -94,10 +85,10 @@ static unsigned char encoder_take(struct encoder *e)
 {
     const char *p = e->rest.p;
 
-    if (e->decode && e->rest.n >= 3 && p[0] == '%' && hex_value(p[1]) >= 0 &&
-        hex_value(p[2]) >= 0) {
+    if (e->decode && e->rest.n >= 3 && p[0] == '%' && text_hex_digit(p[1]) >= 0 &&
+        text_hex_digit(p[2]) >= 0) {
         e->rest = span_after(e->rest, 3);
-        return (unsigned char)(hex_value(p[1]) * 16 + hex_value(p[2]));
+        return (unsigned char)(text_hex_digit(p[1]) * 16 + text_hex_digit(p[2]));
     }
     e->rest = span_after(e->rest, 1);
     return (unsigned char)p[0];
@@ -484,7 +475,6 @@ static bool derive(const struct signing *s, unsigned char key[SHA256_SIZE])
 
 static enum err sign(struct signing *s, struct error *e)
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char key[EVP_MAX_MD_SIZE];
     char text[sizeof(ALGORITHM) + AWS_DATE_SIZE + sizeof(s->scope) + SHA256_HEX_SIZE];
     char hex[SHA256_HEX_SIZE];
@@ -492,9 +482,8 @@ static enum err sign(struct signing *s, struct error *e)
     (void)snprintf(text, sizeof(text), ALGORITHM "\n%s\n%s\n%s", s->out.date, s->scope,
                    s->canonical);
     bool ok = derive(s, key) && mac(key, text);
-    for (size_t i = 0; i < SHA256_SIZE && ok; i++) {
-        hex[2 * i] = digits[key[i] >> 4];
-        hex[2 * i + 1] = digits[key[i] & 15];
+    if (ok) {
+        text_put_hex(key, SHA256_SIZE, hex);
     }
     OPENSSL_cleanse(key, sizeof(key));
     if (!ok) {

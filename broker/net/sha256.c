@@ -1,6 +1,8 @@
 /* See sha256.h. */
 #include "net/sha256.h"
 
+#include "base/text.h"
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -34,14 +36,12 @@ void sha256_add(struct sha256 *h, struct span bytes)
 
 bool sha256_end(struct sha256 *h, char out[SHA256_HEX_SIZE])
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     bool ok = !h->failed && EVP_DigestFinal_ex(h->ctx, hash, &n) == 1 && n == 32;
 
-    for (unsigned i = 0; i < 32 && ok; i++) {
-        out[2 * i] = digits[hash[i] >> 4];
-        out[2 * i + 1] = digits[hash[i] & 15];
+    if (ok) {
+        text_put_hex(hash, SHA256_SIZE, out);
     }
     out[ok ? SHA256_HEX_SIZE - 1 : 0] = '\0';
     sha256_free(h);

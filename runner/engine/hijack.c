@@ -120,14 +120,6 @@ static enum err take_head(struct hijack *h, struct error *e)
 
 /* ---- a refusal's body ---- */
 
-static int hex_of(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
-
-    return c == '\0' || at == NULL ? 16 : (int)(at - digits);
-}
-
 /* The size in a chunk's first line, and what follows the line. False: it is not whole, or none. */
 static bool chunk_size(struct span *in, size_t *size)
 {
@@ -138,8 +130,8 @@ static bool chunk_size(struct span *in, size_t *size)
     if (end == NULL) {
         return false;
     }
-    while (n < HEX_DIGITS_MAX && hex_of(in->p[n]) < 16) {
-        *size = *size * 16 + (size_t)hex_of(in->p[n]);
+    while (n < HEX_DIGITS_MAX && text_hex_digit(in->p[n]) >= 0) {
+        *size = *size * 16 + (size_t)text_hex_digit(in->p[n]);
         n++;
     }
     *in = span_after(*in, (size_t)(end - in->p) + 2);

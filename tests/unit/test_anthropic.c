@@ -184,30 +184,6 @@ static const struct provider provider = {.name = "p",
 static struct answer_bed bed = {
     .provider = &provider, .transcripts = transcripts, .n = NTRANSCRIPTS};
 
-static void test_transcripts(void **state)
-{
-    (void)state;
-    answer_bed_transcripts(&bed);
-}
-
-static void test_cut_at_every_byte(void **state)
-{
-    (void)state;
-    answer_bed_cuts(&bed);
-}
-
-static void test_allocation_failures(void **state)
-{
-    (void)state;
-    answer_bed_allocations(&bed);
-}
-
-static void test_sink_stops(void **state)
-{
-    (void)state;
-    answer_bed_stops(&bed);
-}
-
 /* 256 calls, not one more. */
 static void test_many_calls(void **state)
 {
@@ -240,8 +216,10 @@ static void test_many_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transcripts),         cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_allocation_failures), cmocka_unit_test(test_sink_stops),
+        cmocka_unit_test_prestate(test_transcripts, &bed),
+        cmocka_unit_test_prestate(test_cut_at_every_byte, &bed),
+        cmocka_unit_test_prestate(test_allocation_failures, &bed),
+        cmocka_unit_test_prestate(test_sink_stops, &bed),
         cmocka_unit_test(test_many_calls),
     };
 

@@ -2,7 +2,7 @@
  * What Anthropic is asked: exact bodies and headers for requests in OpenAI's shape, what is refused
  * and with which words, each allocation failing in turn.
  */
-#include "fixtures/torture.h"
+#include "fixtures/request_bed.h"
 #include "llm/anthropic_private.h"
 #include "llm/tool_names.h"
 #include "tactus/protocol.h"
@@ -53,13 +53,7 @@
 #define ASKS(text, detail)                                                                         \
     "{'role':'assistant','content':'" text "','reasoning_details':[" detail "]}"
 
-/* Single quotes stand for double ones. The request and the body that Anthropic gets, or the message
- * of the BadRequest. */
-static const struct {
-    const char *in;
-    const char *out;
-    const char *failure;
-} requests[] = {
+static const struct request_row requests[] = {
     {"{" USER "}", BODY "}", NULL},
     {"{'temperature':null,'metadata':{'a':'b'},'presence_penalty':0,'frequency_penalty':0.0," USER
      "}",
@@ -212,98 +206,20 @@ static const struct {
      "messages[0]: anthropic needs the id of each tool call"},
 };
 
-#define NREQUESTS (sizeof requests / sizeof requests[0])
-
 static const struct provider provider = {.name = "p",
                                          .ops = &provider_anthropic,
                                          .base_url = "https://api.example/a",
                                          .max_reply_bytes = 1024};
 
-/* A text with its quotes put right, of the caller's. */
-static char *quoted(const char *text)
-{
-    char *copy = malloc(strlen(text) + 1);
-
-    assert_non_null(copy);
-    for (size_t i = 0; i <= strlen(text); i++) {
-        copy[i] = text[i] == '\'' ? '"' : text[i];
-    }
-    return copy;
-}
-
-static struct chat_request request_of(const char *text)
-{
-    static const struct json_rules rules = {.max_depth = 64};
-    static struct json_members members;
-    struct json_fault fault;
-    struct chat_request r = {.model = SPAN("claude-sonnet-4-5")};
-
-    if (json_check_object(span_str(text), &rules, &members, &fault) != ERR_OK) {
-        fail_msg("%s at %zu: %s", text, fault.offset, fault.what);
-    }
-    r.messages = json_get(&members, "messages");
-    for (size_t i = 0; i < CHAT_PARAM_COUNT; i++) {
-        r.params[i] = json_get(&members, chat_param_names[i]);
-    }
-    return r;
-}
-
-static void test_requests(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        struct provider_http http;
-        struct failure failure = {.type = "none"};
-        char *in = quoted(requests[i].in);
-        struct chat_request r = request_of(in);
-
-        provider_http_init(&http, 64 * 1024);
-        enum err err = provider_anthropic.build(&provider, &r, &http, &failure);
-        if (requests[i].failure != NULL) {
-            assert_string_equal(failure.message, requests[i].failure);
-            assert_string_equal(failure.type, TACTUS_E_BAD_REQUEST);
-            assert_int_equal(err, ERR_PROTO);
-        } else {
-            char *out = quoted(requests[i].out);
-            if (err != ERR_OK) {
-                fail_msg("%s: %s", in, failure.message);
-            }
-            assert_string_equal(buf_cstr(&http.body), out);
-            free(out);
-        }
-        provider_http_fini(&http);
-        free(in);
-    }
-}
-
-/* Out of memory is told as such; whatever fails, nothing is lost. */
-static void test_request_allocations(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        char *in = quoted(requests[i].in);
-        struct chat_request r = request_of(in);
-        enum err err = ERR_NOMEM;
-
-        for (size_t n = 0; err == ERR_NOMEM; n++) {
-            struct provider_http http;
-            struct failure failure = {.type = "none"};
-
-            provider_http_init(&http, 64 * 1024);
-            torture_fail_after(n);
-            err = provider_anthropic.build(&provider, &r, &http, &failure);
-            torture_off();
-            provider_http_fini(&http);
-        }
-        assert_int_equal(err, requests[i].failure == NULL ? ERR_OK : ERR_PROTO);
-        free(in);
-    }
-}
+static struct request_bed bed = {.provider = &provider,
+                                 .model = "claude-sonnet-4-5",
+                                 .rows = requests,
+                                 .n = sizeof requests / sizeof requests[0]};
 
 static void test_body_limit(void **state)
 {
     char *in = quoted("{" USER "}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
     struct provider_http http;
     struct failure failure = {.type = "none"};
     size_t n = strlen(BODY "}");
@@ -345,7 +261,7 @@ static void test_models(void **state)
     char *in = quoted("{" EFFORT("medium") FORMAT "," USER "}");
     char *adaptive = quoted(",'max_tokens':8192" ADAPTIVE("medium") "," FORMAT_OUT "}}");
     char *budget = quoted("'budget_tokens':4096");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
 
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -386,7 +302,7 @@ static void test_adaptive(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *in = quoted(rows[i].in);
-        struct chat_request r = request_of(in);
+        struct chat_request r = request_of(&bed, in);
         struct provider_http http;
         struct failure failure = {.type = "none"};
 
@@ -414,7 +330,7 @@ static void test_tool_names(void **state)
         "{'name':'git.find','arguments':'{}'}}]},{'role':'tool','tool_call_id':'a','content':'x'}],"
         "'tools':[{'type':'function','function':{'name':'git.find'}}],"
         "'tool_choice':{'type':'function','function':{'name':'git.find'}}}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
     struct tool_names names;
     struct arena arena;
     struct provider_http http;
@@ -453,7 +369,7 @@ static void test_url_and_headers(void **state)
 {
     char *in = quoted("{" USER "}");
     char *out = quoted(BODY ",'stream':true}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
 
     (void)state;
     for (int stream = 0; stream <= 1; stream++) {
@@ -497,9 +413,12 @@ static void test_url_and_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),        cmocka_unit_test(test_request_allocations),
-        cmocka_unit_test(test_body_limit),      cmocka_unit_test(test_models),
-        cmocka_unit_test(test_adaptive),        cmocka_unit_test(test_tool_names),
+        cmocka_unit_test_prestate(test_requests, &bed),
+        cmocka_unit_test_prestate(test_request_allocations, &bed),
+        cmocka_unit_test(test_body_limit),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_adaptive),
+        cmocka_unit_test(test_tool_names),
         cmocka_unit_test(test_url_and_headers),
     };
 

@@ -153,30 +153,6 @@ static struct answer_bed bed = {.provider = &provider,
                                 .transcripts = transcripts,
                                 .n = sizeof transcripts / sizeof transcripts[0]};
 
-static void test_transcripts(void **state)
-{
-    (void)state;
-    answer_bed_transcripts(&bed);
-}
-
-static void test_cut_at_every_byte(void **state)
-{
-    (void)state;
-    answer_bed_cuts(&bed);
-}
-
-static void test_allocation_failures(void **state)
-{
-    (void)state;
-    answer_bed_allocations(&bed);
-}
-
-static void test_sink_stops(void **state)
-{
-    (void)state;
-    answer_bed_stops(&bed);
-}
-
 /* A frame of exactly the maximum is read, one byte more is not. */
 static void test_frame_limit(void **state)
 {
@@ -223,8 +199,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transcripts),         cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_allocation_failures), cmocka_unit_test(test_sink_stops),
+        cmocka_unit_test_prestate(test_transcripts, &bed),
+        cmocka_unit_test_prestate(test_cut_at_every_byte, &bed),
+        cmocka_unit_test_prestate(test_allocation_failures, &bed),
+        cmocka_unit_test_prestate(test_sink_stops, &bed),
         cmocka_unit_test(test_frame_limit),
     };
 

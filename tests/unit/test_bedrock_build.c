@@ -2,7 +2,7 @@
  * What Bedrock is asked: exact URLs and bodies for requests in OpenAI's shape, what is refused and
  * with which words, each allocation failing in turn, and the signature.
  */
-#include "fixtures/torture.h"
+#include "fixtures/request_bed.h"
 #include "llm/bedrock_private.h"
 #include "llm/tool_names.h"
 #include "net/aws_keys.h"
@@ -39,13 +39,7 @@
 #define HASH_LONG         "c9423cc4af60fa5391f29e4b877615d55ad77a6f46e7af5a9490f86454d02512"
 #define LONG_ID           "call_0123456789012345678901234567890123456789012345678901234567890"
 
-/* Single quotes stand for double ones. The request and the body that Bedrock gets, or the message
- * of the BadRequest. */
-static const struct {
-    const char *in;
-    const char *out;
-    const char *failure;
-} requests[] = {
+static const struct request_row requests[] = {
     {"{" USER "}", BODY "}", NULL},
     {"{'temperature':null,'metadata':{'a':'b'},'user':'u','presence_penalty':0,"
      "'frequency_penalty':0.0," USER "}",
@@ -176,91 +170,13 @@ static const struct {
      NULL, "messages[0]: bedrock needs the id of each tool call"},
 };
 
-#define NREQUESTS (sizeof requests / sizeof requests[0])
-
 static const struct provider provider = {
     .name = "p", .ops = &provider_bedrock, .region = "eu-west-1", .max_reply_bytes = 1024};
 
-/* A text with its quotes put right, of the caller's. */
-static char *quoted(const char *text)
-{
-    char *copy = malloc(strlen(text) + 1);
-
-    assert_non_null(copy);
-    for (size_t i = 0; i <= strlen(text); i++) {
-        copy[i] = text[i] == '\'' ? '"' : text[i];
-    }
-    return copy;
-}
-
-static struct chat_request request_of(const char *text)
-{
-    static const struct json_rules rules = {.max_depth = 64};
-    static struct json_members members;
-    struct json_fault fault;
-    struct chat_request r = {.model = SPAN("m")};
-
-    if (json_check_object(span_str(text), &rules, &members, &fault) != ERR_OK) {
-        fail_msg("%s at %zu: %s", text, fault.offset, fault.what);
-    }
-    r.messages = json_get(&members, "messages");
-    for (size_t i = 0; i < CHAT_PARAM_COUNT; i++) {
-        r.params[i] = json_get(&members, chat_param_names[i]);
-    }
-    return r;
-}
-
-static void test_requests(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        struct provider_http http;
-        struct failure failure = {.type = "none"};
-        char *in = quoted(requests[i].in);
-        struct chat_request r = request_of(in);
-
-        provider_http_init(&http, 64 * 1024);
-        enum err err = provider_bedrock.build(&provider, &r, &http, &failure);
-        if (requests[i].failure != NULL) {
-            assert_string_equal(failure.message, requests[i].failure);
-            assert_string_equal(failure.type, TACTUS_E_BAD_REQUEST);
-            assert_int_equal(err, ERR_PROTO);
-        } else {
-            char *out = quoted(requests[i].out);
-            if (err != ERR_OK) {
-                fail_msg("%s: %s", in, failure.message);
-            }
-            assert_string_equal(buf_cstr(&http.body), out);
-            free(out);
-        }
-        provider_http_fini(&http);
-        free(in);
-    }
-}
-
-/* Out of memory is told as such; whatever fails, nothing is lost. */
-static void test_request_allocations(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        char *in = quoted(requests[i].in);
-        struct chat_request r = request_of(in);
-        enum err err = ERR_NOMEM;
-
-        for (size_t n = 0; err == ERR_NOMEM; n++) {
-            struct provider_http http;
-            struct failure failure = {.type = "none"};
-
-            provider_http_init(&http, 64 * 1024);
-            torture_fail_after(n);
-            err = provider_bedrock.build(&provider, &r, &http, &failure);
-            torture_off();
-            provider_http_fini(&http);
-        }
-        assert_int_equal(err, requests[i].failure == NULL ? ERR_OK : ERR_PROTO);
-        free(in);
-    }
-}
+static struct request_bed bed = {.provider = &provider,
+                                 .model = "m",
+                                 .rows = requests,
+                                 .n = sizeof requests / sizeof requests[0]};
 
 static void test_body_limit(void **state)
 {
@@ -274,7 +190,7 @@ static void test_body_limit(void **state)
     memset(in, 'x', sizeof in);
     memcpy(in, before, sizeof before - 1);
     snprintf(in + sizeof before - 1 + 8000, sizeof in - (sizeof before - 1) - 8000, "\"}]}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
     provider_http_init(&http, n);
     assert_int_equal(provider_bedrock.build(&provider, &r, &http, &failure), ERR_OK);
     assert_int_equal(http.body.len, n);
@@ -305,7 +221,7 @@ static void test_urls(void **state)
         {"https://vpce-1.example:8443/x", "m", false, "m/converse"},
     };
     char *in = quoted("{" USER "}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
 
     (void)state;
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
@@ -346,7 +262,7 @@ static void test_tool_names(void **state)
             "'git.find','arguments':'{}'}}]},{'role':'tool','tool_call_id':'a','content':'x'}"
             "],'tools':[{'type':'function','function':{'name':'git.find'}}");
     char *in = quoted(before);
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
     struct tool_names names;
     struct arena arena;
     struct provider_http http;
@@ -381,7 +297,7 @@ static const int64_t some_time = INT64_C(1440938160999); /* 2015-08-30T12:36:00.
 static void build(struct provider_http *http)
 {
     char *in = quoted("{" USER "}");
-    struct chat_request r = request_of(in);
+    struct chat_request r = request_of(&bed, in);
     struct failure failure = {.type = "none"};
 
     r.model = SPAN("a.b-v1:0");
@@ -505,10 +421,14 @@ static void test_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),    cmocka_unit_test(test_request_allocations),
-        cmocka_unit_test(test_body_limit),  cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_tool_names),  cmocka_unit_test(test_signature),
-        cmocka_unit_test(test_cannot_sign), cmocka_unit_test(test_signature_allocations),
+        cmocka_unit_test_prestate(test_requests, &bed),
+        cmocka_unit_test_prestate(test_request_allocations, &bed),
+        cmocka_unit_test(test_body_limit),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_tool_names),
+        cmocka_unit_test(test_signature),
+        cmocka_unit_test(test_cannot_sign),
+        cmocka_unit_test(test_signature_allocations),
         cmocka_unit_test(test_is_known),
     };
 

@@ -5,6 +5,7 @@
  */
 #include "base/redact.h"
 #include "fixtures/answer_bed.h"
+#include "fixtures/request_bed.h"
 
 #include <cmocka.h>
 
@@ -165,30 +166,6 @@ static const struct provider provider = {.name = "p",
 static struct answer_bed bed = {
     .provider = &provider, .transcripts = transcripts, .n = NTRANSCRIPTS};
 
-static void test_transcripts(void **state)
-{
-    (void)state;
-    answer_bed_transcripts(&bed);
-}
-
-static void test_cut_at_every_byte(void **state)
-{
-    (void)state;
-    answer_bed_cuts(&bed);
-}
-
-static void test_allocation_failures(void **state)
-{
-    (void)state;
-    answer_bed_allocations(&bed);
-}
-
-static void test_sink_stops(void **state)
-{
-    (void)state;
-    answer_bed_stops(&bed);
-}
-
 /* What the provider says of its failure may hold what it was given. */
 static void test_failure_is_redacted(void **state)
 {
@@ -234,11 +211,7 @@ static void test_failure_is_redacted(void **state)
     "\",\"arguments\":\"" args "\"}}"
 
 /* What a caller asks, in OpenAI's shape, and the body that Gemini gets, or the BadRequest. */
-static const struct {
-    const char *in;
-    const char *out;
-    const char *failure; /* in place of `out` */
-} requests[] = {
+static const struct request_row requests[] = {
     {"{" MODEL USER "}", CONTENTS "}", NULL},
     {"{" MODEL "\"temperature\":null,\"metadata\":{\"a\":\"b\"},\"user\":\"u\"," USER "}",
      CONTENTS "}", NULL},
@@ -421,98 +394,19 @@ static const struct {
      "stop: gemini takes at most 5 sequences"},
 };
 
-#define NREQUESTS (sizeof requests / sizeof requests[0])
-
-static struct json_members members;
-
-/* `model` is held by the caller. */
-static struct chat_request request_of(const char *in, struct buf *model)
-{
-    static const struct json_rules rules = {.max_depth = 64};
-    struct json_fault fault;
-    struct chat_request r = {.stream = false};
-
-    if (json_check_object(span_str(in), &rules, &members, &fault) != ERR_OK) {
-        print_error("%s at %zu: %s\n", in, fault.offset, fault.what);
-        fail();
-    }
-    json_string_decode(json_get(&members, "model"), model, NULL);
-    r.model = buf_span(model);
-    r.messages = json_get(&members, "messages");
-    for (size_t i = 0; i < CHAT_PARAM_COUNT; i++) {
-        r.params[i] = json_get(&members, chat_param_names[i]);
-    }
-    return r;
-}
-
-static void test_requests(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        struct provider_http http;
-        struct failure failure = {.type = "none"};
-        struct buf model;
-
-        buf_init(&model, 1024);
-        provider_http_init(&http, 64 * 1024);
-        struct chat_request r = request_of(requests[i].in, &model);
-        enum err err = provider_gemini.build(&provider, &r, &http, &failure);
-        if (requests[i].failure != NULL) {
-            assert_int_equal(err, ERR_PROTO);
-            assert_string_equal(failure.type, TACTUS_E_BAD_REQUEST);
-            assert_string_equal(failure.message, requests[i].failure);
-        } else {
-            if (err != ERR_OK) {
-                print_error("%s: %s\n", requests[i].in, failure.message);
-            }
-            assert_int_equal(err, ERR_OK);
-            assert_string_equal(buf_cstr(&http.body), requests[i].out);
-        }
-        provider_http_fini(&http);
-        buf_fini(&model);
-    }
-}
-
-/* Out of memory is told as such; whatever fails, nothing is lost. */
-static void test_request_allocations(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < NREQUESTS; i++) {
-        struct buf model;
-
-        buf_init(&model, 1024);
-        struct chat_request r = request_of(requests[i].in, &model);
-        for (size_t n = 0, done = 0; done == 0; n++) {
-            struct provider_http http;
-            struct failure failure = {.type = "none"};
-
-            provider_http_init(&http, 64 * 1024);
-            torture_fail_after(n);
-            enum err err = provider_gemini.build(&provider, &r, &http, &failure);
-            done = err != ERR_NOMEM;
-            torture_off();
-            assert_int_equal(err, done == 0                     ? ERR_NOMEM
-                                  : requests[i].failure == NULL ? ERR_OK
-                                                                : ERR_PROTO);
-            provider_http_fini(&http);
-        }
-        buf_fini(&model);
-    }
-}
+static struct request_bed asked = {
+    .provider = &provider, .rows = requests, .n = sizeof requests / sizeof requests[0]};
 
 static void test_body_limit(void **state)
 {
     struct provider_http http;
     struct failure failure = {.type = "none"};
-    struct buf model;
 
     (void)state;
-    buf_init(&model, 1024);
-    struct chat_request r = request_of("{" MODEL USER "}", &model);
+    struct chat_request r = request_of(&asked, "{" MODEL USER "}");
     provider_http_init(&http, strlen(CONTENTS));
     assert_int_equal(provider_gemini.build(&provider, &r, &http, &failure), ERR_LIMIT);
     provider_http_fini(&http);
-    buf_fini(&model);
 }
 
 static void test_urls(void **state)
@@ -544,12 +438,10 @@ static void test_urls(void **state)
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
         struct provider_http http;
         struct failure failure = {.type = "none"};
-        struct buf model;
         char want[256];
 
-        buf_init(&model, 1024);
         provider_http_init(&http, 64 * 1024);
-        struct chat_request r = request_of("{" MODEL USER "}", &model);
+        struct chat_request r = request_of(&asked, "{" MODEL USER "}");
         r.model = span_str(urls[i].model);
         r.stream = urls[i].stream;
         enum err err = provider_gemini.build(&provider, &r, &http, &failure);
@@ -567,7 +459,6 @@ static void test_urls(void **state)
                                 r.stream ? "text/event-stream" : "application/json");
         }
         provider_http_fini(&http);
-        buf_fini(&model);
     }
 }
 
@@ -606,13 +497,13 @@ static void test_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transcripts),
-        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_allocation_failures),
-        cmocka_unit_test(test_sink_stops),
+        cmocka_unit_test_prestate(test_transcripts, &bed),
+        cmocka_unit_test_prestate(test_cut_at_every_byte, &bed),
+        cmocka_unit_test_prestate(test_allocation_failures, &bed),
+        cmocka_unit_test_prestate(test_sink_stops, &bed),
         cmocka_unit_test(test_failure_is_redacted),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_request_allocations),
+        cmocka_unit_test_prestate(test_requests, &asked),
+        cmocka_unit_test_prestate(test_request_allocations, &asked),
         cmocka_unit_test(test_body_limit),
         cmocka_unit_test(test_urls),
         cmocka_unit_test(test_key),

@@ -165,7 +165,7 @@ static void test_done_details(void **state)
 static void test_done_cost(void **state)
 {
     static const struct {
-        int cost;
+        enum reply_cost cost;
         uint64_t nano;
         const char *expected;
     } rows[] = {{REPLY_COST_UNSAID, 7, ""},

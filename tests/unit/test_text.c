@@ -328,13 +328,33 @@ static void test_nano(void **state)
     assert_string_equal(rest, "untouched");
 }
 
+static void test_hex_digits(void **state)
+{
+    static const unsigned char bytes[] = {0x00, 0x0f, 0xa9, 0xff};
+    static const char digits[] = "0123456789abcdef";
+    char out[9] = "";
+
+    (void)state;
+    text_put_hex(bytes, 4, out);
+    assert_string_equal(out, "000fa9ff");
+    for (int c = -128; c < 128; c++) {
+        const char *at = c == 0 ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
+        assert_int_equal(text_hex_digit((char)c), at == NULL ? -1 : (int)(at - digits));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_char),  cmocka_unit_test(test_utf8_every_code_point),
-        cmocka_unit_test(test_utf8_valid), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_glob),       cmocka_unit_test(test_u64),
-        cmocka_unit_test(test_size),       cmocka_unit_test(test_nano),
+        cmocka_unit_test(test_hex_digits),
+        cmocka_unit_test(test_utf8_char),
+        cmocka_unit_test(test_utf8_every_code_point),
+        cmocka_unit_test(test_utf8_valid),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_glob),
+        cmocka_unit_test(test_u64),
+        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_nano),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
